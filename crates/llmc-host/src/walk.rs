@@ -39,7 +39,8 @@ pub use self::guard::WalkGuard;
 pub use self::ignores::{AncestorIgnores, IgnoreLookup};
 pub use self::list::{DirListing, FileKind, ListDetail, ListEntry, ListOptions, list};
 pub(crate) use self::threads::{ThreadsEnd, run};
-pub use self::watched::{TreeChanges, WatchedTree};
+pub(crate) use self::watched::{ComparedFile, TreePlace};
+pub use self::watched::{TreeChanges, TreeVerification, WatchedTree};
 
 use self::dir::{
     Dir, DirReader, MAX_WALK_DEPTH, MoreEntries, NameBatch, OpenedDir, is_on_kernel_fs, open_file,
@@ -182,6 +183,10 @@ pub struct WalkFile<'a> {
     name: &'a CStr,
     dir: BorrowedFd<'a>,
     device: u64,
+    /// Where it is in a visit of a watched tree.
+    place: Option<TreePlace>,
+    /// Whether it is known to be as an index has it.
+    is_compared: bool,
 }
 
 impl WalkFile<'_> {
@@ -193,6 +198,15 @@ impl WalkFile<'_> {
     /// Its path relative to the root that the walk starts in.
     pub fn path_from_root(&self) -> &[u8] {
         self.path
+    }
+
+    pub(crate) fn place(&self) -> Option<TreePlace> {
+        self.place
+    }
+
+    /// Whether it is known to be as an index has it, so that its status need not be compared.
+    pub(crate) fn is_compared(&self) -> bool {
+        self.is_compared
     }
 
     /// Its status; a link is not followed.
@@ -488,6 +502,8 @@ impl<V: FileVisitor> WalkWorker<V> {
                 name,
                 dir: fd,
                 device: dir.device,
+                place: None,
+                is_compared: false,
             });
             self.tally.count(visit);
             if visit == VisitOutcome::Stopped {

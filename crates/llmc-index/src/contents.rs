@@ -12,7 +12,8 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use llmc_host::search::{
     ContentFilter, ContentMatches, ContentOptions, ContentPattern, NameMatches, NamePattern,
@@ -25,6 +26,8 @@ use llmc_trigrams::{
     FileIdentity, PathHash, TrigramExtractor, TrigramIndex, TrigramWriter, WalkExtent,
 };
 use rustix::fs::Stat;
+use rustix::process::setpriority_process;
+use rustix::thread::gettid;
 
 use crate::error::Result;
 use crate::index::{FileVersion, Index, IndexPaths};
@@ -35,6 +38,13 @@ const MAX_UNSETTLED_FILES: usize = 50_000;
 
 /// The buffer of a thread that is kept from one file to the next.
 const MAX_KEPT_BYTES: usize = 1 << 20;
+
+/// The `nice` value of a look for changes without events.
+const VERIFY_NICE: i32 = 15;
+/// How much later than in the status a change may show by an event: a write is reported when it ends.
+const EVENT_GRACE: Duration = Duration::from_millis(500);
+/// Files that changed without an event of which the log names each.
+const MAX_LOGGED_FILES: usize = 10;
 
 /// The trigrams as a search last saw them.
 #[derive(Debug)]
@@ -211,6 +221,30 @@ impl Index {
         tree.filter(|_| dir.path.root_path() == roots.workspace())
     }
 
+    /// Looks for changes of the watched files that no event showed, in the background and at low priority. The thread returns
+    /// how long it took.
+    pub(crate) fn verify_in_the_background(
+        &self,
+        tree: &Arc<WatchedTree>,
+        stop: &CancelToken,
+    ) -> Option<JoinHandle<Duration>> {
+        let (tree, stop, index) = (Arc::clone(tree), stop.clone(), self.open_trigrams()?);
+        let verify = move || {
+            let _ = setpriority_process(Some(gettid()), VERIFY_NICE);
+            let started = Instant::now();
+            let found = tree.verify(&index, EVENT_GRACE, &stop);
+            for path in found.unreported.iter().take(MAX_LOGGED_FILES) {
+                let path = names::escape(path);
+                tracing::warn!(path, "a file changed without an event; searches look at it");
+            }
+            let (unreported, took) = (found.unreported.len(), started.elapsed());
+            tracing::debug!(files = found.files, unreported, ?took, "verified");
+            took
+        };
+        let thread = std::thread::Builder::new().name("verify".to_owned());
+        thread.spawn(verify).ok()
+    }
+
     /// Watches the workspace's files from now on, or no longer.
     pub(crate) fn set_watched_tree(&self, tree: Option<Arc<WatchedTree>>) {
         *llmc_host::lock(&self.tree) = tree;
@@ -242,11 +276,11 @@ impl Index {
         let version = FileVersion::of(&TrigramIndex::list_path(&dir))?;
         let mut open = llmc_host::lock(&self.trigrams);
         if open.as_ref().is_none_or(|open| open.version != version) {
-            *open = None;
+            let older = open.take().map(|open| open.index).unwrap_or_default();
             if TrigramWriter::is_marked_damaged(&dir) {
                 return None;
             }
-            match TrigramIndex::open(&dir) {
+            match older.reopen(&dir) {
                 Ok(index) => {
                     let index = Arc::new(index);
                     *open = Some(OpenTrigrams { version, index });

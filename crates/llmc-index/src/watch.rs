@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use llmc_host::walk::{TreeChanges, WatchedTree};
@@ -22,6 +23,8 @@ use crate::update::UpdateReport;
 /// Changes are collected until none comes for this long, or until the maximum.
 const SETTLE_TIME: Duration = Duration::from_millis(100);
 const MAX_SETTLE_TIME: Duration = Duration::from_secs(1);
+/// Events are read no more often than this.
+const EVENT_INTERVAL: Duration = Duration::from_millis(20);
 /// How often cancellation is checked while waiting.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How often a process that does not build the index checks whether it should.
@@ -33,6 +36,9 @@ const UNWATCHED_RESCAN_INTERVAL: Duration = Duration::from_secs(15);
 const RESCAN_INTERVAL: Duration = Duration::from_secs(600);
 /// The `nice` value of a scan of the whole tree.
 const SCAN_NICE: i32 = 10;
+/// Searches that rely on events are verified after at least this long, and this many times the duration of the last time.
+const MIN_VERIFY_PAUSE: Duration = Duration::from_secs(5);
+const VERIFY_PAUSE_FACTOR: u32 = 20;
 /// A scan of the whole tree is followed by a pause of this many times its duration.
 const PAUSE_FACTOR: u32 = 10;
 const MIN_PAUSE: Duration = Duration::from_millis(200);
@@ -42,6 +48,7 @@ impl Index {
     pub fn keep_current(&self, roots: &Roots, stop: &CancelToken) {
         self.mark_kept();
         let mut tree: Option<Arc<WatchedTree>> = None;
+        let mut verifier = Verifier::default();
         let mut checked = false;
         let mut logged = None;
         while !stop.is_cancelled() {
@@ -58,7 +65,7 @@ impl Index {
                 self.set_watched_tree(tree.clone());
             }
             let started = Instant::now();
-            match self.update_in_the_background(roots, !checked, stop) {
+            match self.update_in_the_background(roots, tree.as_deref(), !checked, stop) {
                 Ok(done) => {
                     logged = None;
                     tracing::debug!(?done, "index updated");
@@ -87,7 +94,8 @@ impl Index {
             if let Err(error) = self.embed_new(roots, stop) {
                 tracing::warn!(error = %error, "vectors are behind");
             }
-            self.update_until_rescan(roots, tree.as_deref(), not_before, stop);
+            verifier.is_due = true;
+            self.update_until_rescan(roots, tree.as_ref(), &mut verifier, not_before, stop);
         }
         self.set_watched_tree(None);
         self.leave_role();
@@ -127,6 +135,7 @@ impl Index {
     fn update_in_the_background(
         &self,
         roots: &Roots,
+        tree: Option<&WatchedTree>,
         check: bool,
         stop: &CancelToken,
     ) -> crate::Result<UpdateReport> {
@@ -160,6 +169,9 @@ impl Index {
                         pause.cancel();
                     }
                     self.renew_role();
+                    if let Some(tree) = tree {
+                        tree.read_events();
+                    }
                     std::thread::park_timeout(URGENCY_INTERVAL);
                 }
                 update
@@ -200,30 +212,52 @@ impl Index {
         }
     }
 
+    /// Waits for a scan whose time has not come; events are read meanwhile, lest their queue overflows.
+    fn wait_until(
+        &self,
+        time: Instant,
+        tree: Option<&Arc<WatchedTree>>,
+        verifier: &mut Verifier,
+        stop: &CancelToken,
+    ) {
+        while Instant::now() < time && !stop.is_cancelled() {
+            self.renew_role();
+            if let Some(tree) = tree {
+                tree.read_events();
+                verifier.work(self, tree, stop);
+            }
+            let left = time.saturating_duration_since(Instant::now());
+            std::thread::sleep(POLL_INTERVAL.min(left));
+        }
+    }
+
     /// Updates single files until the whole tree has to be scanned.
     fn update_until_rescan(
         &self,
         roots: &Roots,
-        tree: Option<&WatchedTree>,
+        tree: Option<&Arc<WatchedTree>>,
+        verifier: &mut Verifier,
         not_before: Instant,
         stop: &CancelToken,
     ) {
-        let wait_until = |time: Instant| {
-            while Instant::now() < time && !stop.is_cancelled() {
-                self.renew_role();
-                std::thread::sleep(
-                    POLL_INTERVAL.min(time.saturating_duration_since(Instant::now())),
-                );
-            }
-        };
         let Some(tree) = tree else {
-            return wait_until(Instant::now() + UNWATCHED_RESCAN_INTERVAL);
+            let time = Instant::now() + UNWATCHED_RESCAN_INTERVAL;
+            return self.wait_until(time, None, verifier, stop);
         };
         let rescan = Instant::now() + RESCAN_INTERVAL;
         let mut untidy = false;
         while Instant::now() < rescan && !stop.is_cancelled() {
             self.renew_role();
-            let TreeChanges { files, needs_scan } = settled_changes(tree, stop);
+            let TreeChanges {
+                files,
+                touched,
+                needs_scan,
+            } = settled_changes(tree, stop);
+            verifier.work(self, tree, stop);
+            if !touched.is_empty() {
+                let touched = touched.iter().map(|path| names::escape(path));
+                llmc_host::lock(&self.unsettled).extend(touched);
+            }
             let is_quiet = files.is_empty() && !needs_scan && !stop.is_cancelled();
             if is_quiet && untidy {
                 let tidied = self.tidy();
@@ -235,7 +269,7 @@ impl Index {
                 self.update_unsettled(roots);
             }
             if self.are_trigrams_damaged.swap(false, Ordering::Relaxed) {
-                return wait_until(not_before);
+                return self.wait_until(not_before, Some(tree), verifier, stop);
             }
             if !files.is_empty() {
                 untidy = true;
@@ -256,12 +290,40 @@ impl Index {
                 let updated = self.update_files(roots, &files);
                 tracing::debug!(?updated, took = ?started.elapsed(), "changed files updated");
                 if updated.is_err() || unknown {
-                    return wait_until(not_before);
+                    return self.wait_until(not_before, Some(tree), verifier, stop);
                 }
             }
             if needs_scan {
-                return wait_until(not_before);
+                return self.wait_until(not_before, Some(tree), verifier, stop);
             }
+        }
+    }
+}
+
+/// When files are looked at whose events searches rely on: after a scan, and after searches, with pauses.
+#[derive(Default)]
+struct Verifier {
+    is_due: bool,
+    running: Option<JoinHandle<Duration>>,
+    not_before: Option<Instant>,
+}
+
+impl Verifier {
+    /// Begins a look if one is due and none runs.
+    fn work(&mut self, index: &Index, tree: &Arc<WatchedTree>, stop: &CancelToken) {
+        if let Some(thread) = self.running.take_if(|thread| thread.is_finished()) {
+            let took = thread.join().unwrap_or_default();
+            let pause = (took * VERIFY_PAUSE_FACTOR).max(MIN_VERIFY_PAUSE);
+            self.not_before = Some(Instant::now() + pause);
+        }
+        let rests = self.not_before.is_some_and(|time| Instant::now() < time);
+        if self.running.is_some() || (rests && !self.is_due) {
+            return;
+        }
+        // In this order: after a scan a search that relied on events is verified, too.
+        if tree.take_unverified() || self.is_due {
+            self.is_due = false;
+            self.running = index.verify_in_the_background(tree, stop);
         }
     }
 }
@@ -286,8 +348,11 @@ fn settled_changes(tree: &WatchedTree, stop: &CancelToken) -> TreeChanges {
     }
     let deadline = Instant::now() + MAX_SETTLE_TIME;
     while Instant::now() < deadline && tree.wait(SETTLE_TIME) {
+        // A program that writes without a pause has an event for every write.
+        std::thread::sleep(EVENT_INTERVAL);
         let more = tree.take_changes();
         changes.files.extend(more.files);
+        changes.touched.extend(more.touched);
         changes.needs_scan |= more.needs_scan;
     }
     changes

@@ -6,7 +6,7 @@
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink};
 use memchr::memchr;
@@ -22,9 +22,10 @@ use super::sink::{CountSink, MatchSink};
 use crate::cancel::CancelToken;
 use crate::error::{Error, Result};
 use crate::names::escape;
+use crate::sync::lock;
 use crate::walk::{
-    self, FileVisitor, SkippedCounts, ThreadsEnd, VisitOutcome, WalkFile, WalkOptions, WalkStats,
-    WatchedTree,
+    self, ComparedFile, FileVisitor, SkippedCounts, ThreadsEnd, TreePlace, VisitOutcome, WalkFile,
+    WalkOptions, WalkStats, WatchedTree,
 };
 
 /// Files up to this size are read whole. Larger is no faster and makes checks for cancellation rarer.
@@ -112,11 +113,21 @@ pub fn search_content_watched(
 ) -> Result<Option<ContentMatches>> {
     let filter = options.useful(filter);
     let hits = Arc::new(MatchCollector::new(options.limits()));
-    let walked = tree.visit(start, walk, cancel, || FileSearcher {
-        filter: filter.cloned(),
-        ..FileSearcher::new(pattern, options, cancel, &hits)
+    let compared = ComparedFiles::default();
+    let visit = tree.visit(start, walk, filter.map(|filter| &**filter), cancel, || {
+        FileSearcher {
+            filter: filter.cloned(),
+            compared: ComparedOnThread {
+                all: Some(Arc::clone(&compared)),
+                ..ComparedOnThread::default()
+            },
+            ..FileSearcher::new(pattern, options, cancel, &hits)
+        }
     })?;
-    Ok(walked.map(|walked| hits.matches_of(walked)))
+    Ok(visit.map(|visit| {
+        tree.end_visit(&visit, &lock(&compared));
+        hits.matches_of(visit.walked)
+    }))
 }
 
 fn search_walked(
@@ -233,15 +244,33 @@ struct FileSearcher {
     cutoff: Option<Arc<[u8]>>,
     cutoff_moves: u64,
     filter: Option<Arc<ContentFilter>>,
+    compared: ComparedOnThread,
+}
+
+/// Files of a watched tree that were found to be as the index has them.
+type ComparedFiles = Arc<Mutex<Vec<(TreePlace, ComparedFile)>>>;
+
+/// The same of one thread, until it passes them on.
+#[derive(Default)]
+struct ComparedOnThread {
+    new: Vec<(TreePlace, ComparedFile)>,
+    all: Option<ComparedFiles>,
 }
 
 impl FileVisitor for FileSearcher {
     fn visit(&mut self, found: &WalkFile<'_>) -> VisitOutcome {
         if let Some(filter) = &self.filter
+            && !found.is_compared()
             && let Ok(stat) = found.lstat()
-            && let Some(known) = filter.known_outcome(found.path_from_root(), &stat)
+            && let Some(compared) = filter.compare(found.path_from_root(), &stat)
         {
-            return known;
+            let place = found.place().filter(|_| self.compared.all.is_some());
+            self.compared
+                .new
+                .extend(place.map(|place| (place, compared)));
+            if let Some(known) = filter.known_outcome(&compared) {
+                return known;
+            }
         }
         match found.open() {
             Ok((file, stat)) => {
@@ -249,6 +278,12 @@ impl FileVisitor for FileSearcher {
                 self.search(found.path(), &file, size)
             }
             Err(_) => VisitOutcome::Unreadable,
+        }
+    }
+
+    fn flush(&mut self) {
+        if let Some(all) = &self.compared.all {
+            lock(all).append(&mut self.compared.new);
         }
     }
 }
@@ -280,6 +315,7 @@ impl FileSearcher {
             cutoff: None,
             cutoff_moves: 0,
             filter: None,
+            compared: ComparedOnThread::default(),
         }
     }
 

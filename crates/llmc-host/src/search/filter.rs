@@ -1,19 +1,18 @@
 //! Which files a search need not read, by what an index knows of their content.
 //!
-//! A file is passed over only if the kernel reports of it now what it reported when the index read it, and that was settled.
-//! Its answer is then known without reading: searched without a match, or skipped as binary. Everything else is read.
+//! A file is passed over only if the kernel reports of it now what it reported when the index read it, and that was settled;
+//! in a watched tree, if that was so once and no event has named the file since. Its answer is then known without reading:
+//! searched without a match, or skipped as binary. Everything else is read.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use llmc_trigrams::{
-    FileIdentity, IndexedContent, PathHash, TrigramCandidates, TrigramIndex, TrigramQuery,
-};
+use llmc_trigrams::{IndexedContent, PathHash, TrigramCandidates, TrigramIndex, TrigramQuery};
 use rustix::fs::{Stat, fstat, fstatfs};
 
 use super::pattern::ContentPattern;
 use crate::mounts::is_local_file_system;
-use crate::walk::VisitOutcome;
+use crate::walk::{ComparedFile, VisitOutcome};
 
 /// The files of an index that may hold a match of one pattern.
 #[derive(Debug)]
@@ -56,15 +55,37 @@ impl ContentFilter {
         self.is_selective
     }
 
-    /// What a search would make of the file at a path below the root, if that is known.
-    pub(crate) fn known_outcome(&self, path: &[u8], stat: &Stat) -> Option<VisitOutcome> {
+    pub(crate) fn index(&self) -> &TrigramIndex {
+        &self.index
+    }
+
+    /// The device whose files it knows.
+    pub(crate) fn device(&self) -> u64 {
+        self.device
+    }
+
+    /// Whether the file at a position of a segment may hold a match.
+    pub(crate) fn is_candidate_at(&self, (segment, position): (u64, u32)) -> bool {
+        self.candidates.is_at(segment, position)
+    }
+
+    /// The positions in a segment of files that may hold a match.
+    pub(crate) fn candidates_in(&self, segment: u64) -> impl Iterator<Item = u32> {
+        self.candidates.in_segment(segment)
+    }
+
+    /// What the index has of the file at a path below the root, if it has this status.
+    pub(crate) fn compare(&self, path: &[u8], stat: &Stat) -> Option<ComparedFile> {
         if stat.st_dev != self.device {
             return None;
         }
-        let fingerprint = FileIdentity::of(stat).fingerprint();
-        let document = self.index.find(PathHash::of(path), fingerprint)?;
-        match self.index.kind(document)? {
-            IndexedContent::Text if self.candidates.contains(document) => None,
+        ComparedFile::of(&self.index, PathHash::of(path), stat)
+    }
+
+    /// What a search would make of a file that is as the index has it, if that is known.
+    pub(crate) fn known_outcome(&self, file: &ComparedFile) -> Option<VisitOutcome> {
+        match file.kind {
+            IndexedContent::Text if self.candidates.contains(file.document) => None,
             IndexedContent::Text => Some(VisitOutcome::Done),
             IndexedContent::Binary => Some(VisitOutcome::Binary),
             IndexedContent::Unindexed => None,

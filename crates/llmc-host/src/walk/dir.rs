@@ -4,11 +4,13 @@
 //! time and never through a symbolic link. So it does not matter what is renamed while the walk runs: it cannot
 //! leave its start.
 
+use std::cmp::Ordering;
 use std::ffi::CStr;
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat, StatFs, fstat, fstatfs, openat,
@@ -54,7 +56,7 @@ struct CountedFd {
 
 impl Drop for CountedFd {
     fn drop(&mut self) {
-        self.open.fetch_sub(1, Ordering::Relaxed);
+        self.open.fetch_sub(1, Relaxed);
     }
 }
 
@@ -101,11 +103,11 @@ impl Dir {
             0 => MAX_OPEN_DIRS,
             _ => MAX_OPEN_DIRS / 2,
         };
-        let kept = open.fetch_add(1, Ordering::Relaxed) < limit;
+        let kept = open.fetch_add(1, Relaxed) < limit;
         let (held, loose) = if kept {
             (Some(CountedFd { fd, open }), None)
         } else {
-            open.fetch_sub(1, Ordering::Relaxed);
+            open.fetch_sub(1, Relaxed);
             (None, Some(fd))
         };
         let dir = Self {
@@ -303,6 +305,32 @@ impl NameBatch {
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
+    }
+
+    /// The same names in the order of their bytes.
+    pub(super) fn sorted(&self) -> NameBatch {
+        let mut names: Vec<&CStr> = self.iter().collect();
+        names.sort_unstable();
+        let mut sorted = NameBatch {
+            bytes: Vec::with_capacity(self.bytes.len()),
+            ends: Vec::with_capacity(self.ends.len()),
+        };
+        names.into_iter().for_each(|name| sorted.push(name));
+        sorted
+    }
+
+    /// Where a name is in a sorted batch.
+    pub(super) fn find(&self, name: &[u8]) -> Option<usize> {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            match self.get(middle).to_bytes().cmp(name) {
+                Ordering::Equal => return Some(middle),
+                Ordering::Less => low = middle + 1,
+                Ordering::Greater => high = middle,
+            }
+        }
+        None
     }
 
     /// Takes away the names from `at` on.

@@ -1,38 +1,51 @@
-//! The names of a tree's files in memory, kept current by the kernel's events, so that a search need not walk.
+//! The files of a tree in memory, kept current by the kernel's events, so that a search need not walk.
 //!
 //! Every directory that a walk from the workspace would enter is listed once, after a watch was put on it. From then on an
 //! event says which directories to list again: before each use the events that have arrived are read (`events`). So a use sees
-//! every name that came or went before it. What a file holds is not known here: a search takes the status of each file.
+//! every name that came or went before it. Which files an index knows as they are now is kept the same way (`known`): those
+//! whose status was compared, and which no event has named since. What events do not show is looked for afterwards (`verify`).
 //!
 //! What cannot be followed makes the tree unusable until it is built anew, and searches walk meanwhile: lost events, changed
 //! ignore files, mounts. Where directories cannot be watched there is no such tree. On file systems that other machines change
 //! the tree reports what this machine changes, and searches always walk.
 
+mod dirs;
 mod events;
+mod known;
 mod listing;
+mod second_names;
 mod selection;
+mod verify;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::CStr;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use llmc_trigrams::FileIdentity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags};
-use rustix::fs::{AtFlags, statat};
+use rustix::fs::{AtFlags, Stat, fstat, statat};
 
 use super::dir::{DirReader, MAX_WALK_DEPTH, NameBatch, open_dir};
-use super::ignores::{IgnoreCompiler, IgnoreRules};
+use super::ignores::IgnoreCompiler;
 use super::{EntryRules, Hidden, WalkGuard};
 use crate::cancel::CancelToken;
 use crate::mounts::mounts_below;
 use crate::read::OpenDir;
 use crate::roots::Roots;
 use crate::sync::lock;
+
+use self::dirs::DirTable;
+pub(crate) use self::known::ComparedFile;
+use self::known::KnownFiles;
+use self::second_names::SecondNames;
+pub(crate) use self::selection::TreePlace;
+pub use self::verify::TreeVerification;
 
 /// Changed directories above which the tree is built anew.
 const MAX_DIRTY_DIRS: usize = 2000;
@@ -46,6 +59,8 @@ const RULE_FILES: [&CStr; 3] = [c".ignore", c".gitignore", c".git/info/exclude"]
 pub struct WatchedTree {
     state: Mutex<TreeState>,
     inotify: Arc<OwnedFd>,
+    /// Whether a search has passed over files by events alone since they were last verified.
+    is_unverified: AtomicBool,
 }
 
 /// What changed since the last look, for an index.
@@ -53,6 +68,8 @@ pub struct WatchedTree {
 pub struct TreeChanges {
     /// Files that were written, came or went, relative to the workspace.
     pub files: BTreeSet<Vec<u8>>,
+    /// Files of which only the status changed.
+    pub touched: BTreeSet<Vec<u8>>,
     /// Whether anything else changed: directories, ignore files, or more than was noted.
     pub needs_scan: bool,
 }
@@ -64,14 +81,16 @@ struct TreeState {
     entries: EntryRules,
     compiler: IgnoreCompiler,
     reader: Option<DirReader>,
-    /// By their paths, relative to the workspace.
-    dirs: BTreeMap<Vec<u8>, WatchedDir>,
+    /// Of the workspace: files of other ones are never taken for known.
+    device: u64,
+    dirs: DirTable,
+    files: KnownFiles,
     /// The paths of the watches.
-    watches: HashMap<i32, Vec<u8>>,
+    watches: HashMap<i32, Arc<[u8]>>,
     /// Directories to list again.
-    dirty: BTreeSet<Vec<u8>>,
-    /// The files of ignore rules as they were when they were read: one can change through a name that is not watched.
-    rule_files: BTreeMap<Vec<u8>, Option<FileIdentity>>,
+    dirty: BTreeSet<Arc<[u8]>>,
+    second_names: SecondNames,
+    rule_files: BTreeMap<Vec<u8>, RuleFile>,
     /// Reports changes of the mounts; the mount points in the workspace when it was built.
     mounts: File,
     mount_points: Vec<PathBuf>,
@@ -81,6 +100,16 @@ struct TreeState {
     is_lost: bool,
     /// Whether every change of a name is reported, so that a search may do without a walk.
     is_searchable: bool,
+    /// Whether all directories were listed once.
+    is_built: bool,
+}
+
+/// A file of ignore rules as it was when it was read.
+#[derive(Debug)]
+struct RuleFile {
+    identity: Option<FileIdentity>,
+    /// Whether every change of it has an event: it has no second name, and its directory is watched.
+    is_reported: bool,
 }
 
 impl std::fmt::Debug for TreeState {
@@ -91,18 +120,6 @@ impl std::fmt::Debug for TreeState {
             .field("is_searchable", &self.is_searchable)
             .finish_non_exhaustive()
     }
-}
-
-/// A directory that a walk would enter.
-#[derive(Debug, Default)]
-struct WatchedDir {
-    watch: i32,
-    device: u64,
-    /// What is ignored inside.
-    rules: Option<Arc<IgnoreRules>>,
-    /// The names of its files; shared with the searches that use them.
-    names: Arc<NameBatch>,
-    left_out: LeftOutEntries,
 }
 
 /// What a walk leaves out of a directory.
@@ -132,9 +149,11 @@ impl WatchedTree {
             reason = "the kernel's own list, not a file of the workspace"
         )]
         let mounts = File::open("/proc/self/mountinfo").ok()?;
+        let root = open_dir(dir.fd.as_fd(), c".").ok()?;
         let mut state = TreeState {
             inotify: Arc::clone(&inotify),
-            root: open_dir(dir.fd.as_fd(), c".").ok()?,
+            device: fstat(&root).ok()?.st_dev,
+            root,
             entries: EntryRules {
                 hidden: Hidden::Skip,
                 guard: Some(dir.guard(roots)),
@@ -142,9 +161,11 @@ impl WatchedTree {
             },
             compiler: IgnoreCompiler::default(),
             reader: None,
-            dirs: BTreeMap::new(),
+            dirs: DirTable::default(),
+            files: KnownFiles::default(),
             watches: HashMap::new(),
             dirty: BTreeSet::new(),
+            second_names: SecondNames::default(),
             rule_files: BTreeMap::new(),
             mount_points: mounts_below(&workspace),
             mounts,
@@ -153,11 +174,15 @@ impl WatchedTree {
             changes: TreeChanges::default(),
             is_lost: false,
             is_searchable: true,
+            is_built: false,
         };
+        state.exclude_mounted_files();
         state.add_tree(Vec::new(), None, cancel);
+        state.is_built = true;
         (!state.is_lost && !cancel.is_cancelled()).then(|| WatchedTree {
             state: Mutex::new(state),
             inotify,
+            is_unverified: AtomicBool::new(false),
         })
     }
 
@@ -179,6 +204,11 @@ impl WatchedTree {
         std::mem::take(&mut state.changes)
     }
 
+    /// Takes in what the kernel has reported, so that its queue does not overflow while no one asks.
+    pub fn read_events(&self) {
+        lock(&self.state).read_events();
+    }
+
     /// Whether it has to be built anew.
     pub fn is_lost(&self) -> bool {
         lock(&self.state).is_lost
@@ -195,7 +225,8 @@ impl TreeState {
     /// Makes the tree current. Whether it can be used.
     fn refresh(&mut self) -> bool {
         self.read_events();
-        if !self.is_lost && (self.has_other_mounts() || self.has_other_rule_files()) {
+        if !self.is_lost && (self.has_other_mounts() || self.has_other_rule_files(Unreported::Only))
+        {
             self.lose();
         }
         self.list_dirty();
@@ -212,12 +243,7 @@ impl TreeState {
         {
             self.list_again(&path);
         }
-        if self.changes.files.len() > MAX_CHANGED_FILES {
-            self.changes = TreeChanges {
-                needs_scan: true,
-                ..TreeChanges::default()
-            };
-        }
+        self.look_for_second_names();
     }
 
     /// Gives up on the tree until it is built anew.
@@ -237,29 +263,26 @@ impl TreeState {
         changed && mounts_below(&self.workspace) != self.mount_points
     }
 
-    fn has_other_rule_files(&self) -> bool {
-        let mut files = self.rule_files.iter();
-        files.any(|(path, known)| self.identity(path) != *known)
+    /// Whether a file of ignore rules has another status than when it was read.
+    fn has_other_rule_files(&self, which: Unreported) -> bool {
+        let files = self.rule_files.iter();
+        let mut files =
+            files.filter(|(_, file)| which == Unreported::AndOthers || !file.is_reported);
+        files.any(|(path, file)| {
+            self.stat(path).map(|stat| FileIdentity::of(&stat)) != file.identity
+        })
     }
 
-    fn identity(&self, path: &[u8]) -> Option<FileIdentity> {
-        let stat = statat(&self.root, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        Some(FileIdentity::of(&stat))
-    }
-
-    /// The directories at and below a path.
-    fn below<'a>(&'a self, start: &'a [u8]) -> impl Iterator<Item = (&'a Vec<u8>, &'a WatchedDir)> {
-        let own = self.dirs.get_key_value(start);
-        own.into_iter().chain(self.dirs.range(range_below(start)))
+    fn stat(&self, path: &[u8]) -> Option<Stat> {
+        statat(&self.root, path, AtFlags::SYMLINK_NOFOLLOW).ok()
     }
 
     /// Forgets a directory and what is in it.
     fn forget(&mut self, path: &[u8]) {
-        let below = self.dirs.range(range_below(path));
-        let mut gone: Vec<Vec<u8>> = below.map(|(path, _)| path.clone()).collect();
-        gone.push(path.to_vec());
+        let below = self.dirs.below(path);
+        let gone: Vec<Arc<[u8]>> = below.map(|(_, dir)| Arc::clone(&dir.path)).collect();
         for path in gone {
-            if let Some(dir) = self.dirs.remove(&path)
+            if let Some(dir) = self.dirs.remove(&path, &mut self.files)
                 && self.watches.remove(&dir.watch).is_some()
             {
                 let _ = inotify::remove_watch(&*self.inotify, dir.watch);
@@ -270,6 +293,14 @@ impl TreeState {
             }
         }
     }
+}
+
+/// Which files of ignore rules are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unreported {
+    /// Those whose changes may have no event.
+    Only,
+    AndOthers,
 }
 
 /// The paths below a directory, itself not among them.

@@ -134,18 +134,31 @@ pub(crate) fn some_path(root: &Path, random: &mut Random) -> PathBuf {
     root.join(random.pick(DIRS)).join(random.pick(NAMES))
 }
 
+/// Which changes are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Changes {
+    /// Files get second names in watched folders only, and none is written through a descriptor that is kept.
+    SecondNames,
+    /// Files are written through descriptors that are kept, and get no second names.
+    KeptFiles,
+    /// Also those that the kernel does not report for the name that is watched.
+    Unreported,
+}
+
 /// Changes files of a workspace.
 pub(crate) struct Changer {
     root: PathBuf,
+    changes: Changes,
     random: Random,
     /// Open files, which may have other names by now, or none.
     held: Vec<File>,
 }
 
 impl Changer {
-    pub(crate) fn new(root: PathBuf, random: Random) -> Changer {
+    pub(crate) fn new(root: PathBuf, changes: Changes, random: Random) -> Changer {
         Changer {
             root,
+            changes,
             random,
             held: Vec::new(),
         }
@@ -165,7 +178,7 @@ impl Changer {
     /// One change. Whatever cannot be done is not done.
     fn change(&mut self) {
         let path = some_path(&self.root, &mut self.random);
-        match self.random.below(25) {
+        match self.random.below(27) {
             0..=8 => {
                 let _ = fs::create_dir_all(path.parent().unwrap());
                 let _ = fs::write(&path, content(&mut self.random));
@@ -198,6 +211,13 @@ impl Changer {
                 let _ = fs::set_permissions(&path, fs::Permissions::from_mode(0o600));
             }
             23 => self.hold_or_write(&path),
+            24 => {
+                let length = self.random.below(40) as u64;
+                if let Ok(file) = OpenOptions::new().write(true).open(&path) {
+                    let _ = file.set_len(length);
+                }
+            }
+            25 => self.move_in_or_out(),
             _ => {
                 let odd = self.root.join("src").join(OsStr::from_bytes(b"odd\xff.rs"));
                 let _ = fs::write(odd, content(&mut self.random));
@@ -211,7 +231,7 @@ impl Changer {
         let rules = rules.join(self.random.pick(&names));
         let texts = ["skip/\n*.log\n", "*.rs\n!a.rs\n", "", "/docs\n", "deep\n"];
         let text = self.random.pick(&texts);
-        if self.random.one_in(3) {
+        if self.changes == Changes::Unreported && self.random.one_in(3) {
             // Through a name that is not watched.
             let other = self.unwatched().join("rules");
             let _ = fs::remove_file(&other);
@@ -236,7 +256,12 @@ impl Changer {
     /// Makes a second name of a file, or takes one that is there, and changes the file through it.
     fn write_through_another_name(&mut self, path: &Path) {
         let name = path.file_name().unwrap();
-        let other = match self.random.below(3) {
+        let place = match self.changes {
+            Changes::SecondNames => 0,
+            Changes::KeptFiles => return,
+            Changes::Unreported => self.random.below(3),
+        };
+        let other = match place {
             0 => path.with_file_name(self.random.pick(NAMES)),
             _ => self.unwatched().join(name),
         };
@@ -249,15 +274,27 @@ impl Changer {
         }
     }
 
+    /// Moves a folder, with what is in it, out of the workspace, or back.
+    fn move_in_or_out(&mut self) {
+        let outside = self.root.parent().unwrap().join("moved");
+        let inside = self.root.join(self.random.pick(&DIRS[1..]));
+        if fs::rename(&outside, &inside).is_err() {
+            let _ = fs::rename(&inside, &outside);
+        }
+    }
+
     /// Opens a file, makes its name another one, or writes to one that was opened before.
     fn hold_or_write(&mut self, path: &Path) {
+        if self.changes == Changes::SecondNames {
+            return;
+        }
         if self.held.len() < MAX_HELD_FILES
             && let Ok(file) = OpenOptions::new().write(true).open(path)
         {
             self.held.push(file);
             let other = path.with_file_name(self.random.pick(NAMES));
             // The file keeps what it was opened by, which then has no name.
-            if fs::hard_link(path, other).is_ok() {
+            if self.changes == Changes::Unreported && fs::hard_link(path, other).is_ok() {
                 let _ = fs::remove_file(path);
             }
         }

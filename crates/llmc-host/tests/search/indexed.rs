@@ -21,7 +21,7 @@ use llmc_trigrams::{
 };
 use tempfile::TempDir;
 
-use crate::changes::{Changer, DIRS, Random, WORDS, content, some_path};
+use crate::changes::{Changer, Changes, DIRS, Random, WORDS, content, some_path};
 
 /// Queries of each random test; the environment variable asks for more.
 const QUERIES: usize = 400;
@@ -349,13 +349,19 @@ fn ask(salt: u64, names: Names) -> Answered {
     let mut answered = Answered::default();
     while answered.total() < queries() {
         let work = Indexed::new(&mut random);
-        let changer = Changer::new(work.root(), Random::new(random.next()));
+        let kinds = [
+            Changes::SecondNames,
+            Changes::KeptFiles,
+            Changes::Unreported,
+        ];
+        let changes = kinds[random.below(3)];
+        let changer = Changer::new(work.root(), changes, Random::new(random.next()));
         let rounds = (queries() - answered.total()).clamp(20, 500);
         let (order, orders) = channel();
         let (report, done) = channel();
         std::thread::scope(|scope| {
             scope.spawn(move || changer.work(&orders, &report));
-            let change = (order, done);
+            let change = (order, done, changes);
             ask_while_files_change(&work, names, rounds, &change, &mut random, &mut answered);
         });
     }
@@ -367,7 +373,7 @@ fn ask_while_files_change(
     work: &Indexed,
     names: Names,
     rounds: usize,
-    (order, done): &(Sender<usize>, Receiver<()>),
+    (order, done, changes): &(Sender<usize>, Receiver<()>, Changes),
     random: &mut Random,
     answered: &mut Answered,
 ) {
@@ -401,6 +407,14 @@ fn ask_while_files_change(
         if tree.as_ref().is_some_and(WatchedTree::is_lost) && random.one_in(3) {
             tree = Some(work.watch());
         }
+        if let Some(tree) = &tree
+            && (*changes == Changes::Unreported || random.one_in(20))
+        {
+            let found = tree.verify(&index, Duration::ZERO, &CancelToken::default());
+            // A second name that came and went changes the status of a file.
+            let is_reported = *changes == Changes::KeptFiles;
+            assert!(!is_reported || found.unreported.is_empty(), "{found:?}");
+        }
         Question::random(random).compare(work, &index, tree.as_ref(), answered);
     }
 }
@@ -432,34 +446,112 @@ fn hits_by_tree(work: &Indexed, tree: &WatchedTree, text: &str) -> u64 {
     found.unwrap().total_hits
 }
 
-#[test]
-fn a_change_through_another_name_is_seen() {
-    let work = Indexed::new(&mut Random::new(13));
-    let file = work.root().join("src/linked.rs");
+/// A workspace with one file that the index and the tree know.
+fn known_file(salt: u64) -> (Indexed, PathBuf, WatchedTree) {
+    let work = Indexed::new(&mut Random::new(salt));
+    let file = work.root().join("src/known.rs");
     fs::write(&file, "before\n").unwrap();
     let_files_settle(&work.root());
     work.update();
     let tree = work.watch();
-    let outside = work.base.path().join("other");
-    // The second time the file is known to have had two names before.
-    for (round, other) in [work.root().join("src/other.rs"), outside]
-        .iter()
-        .cycle()
-        .take(4)
-        .enumerate()
-    {
-        fs::hard_link(&file, other).unwrap();
-        assert_eq!(hits_by_tree(&work, &tree, "unheard of"), 0);
-        fs::remove_file(other).unwrap();
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(hits_by_tree(&work, &tree, "unheard of"), 0);
+    (work, file, tree)
+}
+
+#[test]
+fn a_change_through_another_watched_name_is_seen() {
+    let (work, file, tree) = known_file(13);
+    let other = work.root().join("src/other.rs");
+    for round in 0..4 {
+        // The second name is there when it is first looked at, or gone already.
+        fs::hard_link(&file, &other).unwrap();
+        if round % 2 == 0 {
+            assert_eq!(hits_by_tree(&work, &tree, "unheard of"), 0, "{round}");
+        }
+        fs::write(&other, "now unheard of\n").unwrap();
+        if round < 2 {
+            assert_eq!(hits_by_tree(&work, &tree, "unheard of"), 2, "{round}");
+        }
+        fs::remove_file(&other).unwrap();
+        assert_eq!(hits_by_tree(&work, &tree, "unheard of"), 1, "{round}");
+        fs::write(&file, "before\n").unwrap();
         let_files_settle(&work.root());
         work.update();
-        assert_eq!(hits_by_tree(&work, &tree, "unheard of"), 0);
-        fs::hard_link(&file, other).unwrap();
-        fs::write(other, "now unheard of\n").unwrap();
-        let names = 2 - round as u64 % 2;
-        assert_eq!(hits_by_tree(&work, &tree, "unheard of"), names, "{round}");
-        fs::write(&file, "before\n").unwrap();
-        fs::remove_file(other).unwrap();
+        assert_eq!(hits_by_tree(&work, &tree, "unheard of"), 0, "{round}");
+    }
+}
+
+#[test]
+fn a_change_without_an_event_is_seen_once_files_are_verified() {
+    let (work, file, tree) = known_file(14);
+    let verify = || {
+        let cancel = CancelToken::default();
+        tree.verify(&work.index(), Duration::ZERO, &cancel)
+            .unreported
+    };
+    assert!(verify().is_empty());
+    let outside = work.base.path().join("other");
+    fs::hard_link(&file, &outside).unwrap();
+    fs::write(&outside, "now unheard of\n").unwrap();
+    // What this test is about: the kernel reports nothing for the watched name.
+    assert_eq!(hits_by_tree(&work, &tree, "unheard of"), 0);
+    assert_eq!(verify(), [b"src/known.rs"]);
+    assert_eq!(hits_by_tree(&work, &tree, "unheard of"), 1);
+    // From now on its status is compared by every search, also when it has one name and is indexed.
+    fs::remove_file(&outside).unwrap();
+    fs::write(&file, "before\n").unwrap();
+    let_files_settle(&work.root());
+    work.update();
+    assert_eq!(hits_by_tree(&work, &tree, "unheard of"), 0);
+    fs::hard_link(&file, &outside).unwrap();
+    fs::write(&outside, "now unheard of\n").unwrap();
+    assert_eq!(hits_by_tree(&work, &tree, "unheard of"), 1);
+    assert!(verify().is_empty());
+}
+
+#[test]
+fn a_tree_whose_events_overflow_answers_no_more() {
+    let (work, file, tree) = known_file(15);
+    let limit = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
+    let limit: usize = limit.trim().parse().unwrap();
+    // Two files by turns, since the same event twice counts as one.
+    let other = work.root().join("src/main.c");
+    fs::write(&other, "").unwrap();
+    for _ in 0..limit / 2 + 1 {
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::set_permissions(&other, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    fs::write(&file, "now unheard of\n").unwrap();
+    let question = Question {
+        start: ".",
+        glob: None,
+        asked: Asked::Content(
+            "unheard of".to_owned(),
+            PatternSyntax::Literal,
+            Case::Sensitive,
+            ContentOptions::default(),
+        ),
+    };
+    let (found, is_by_tree) = question.ask(&work, &work.index(), Some(&tree)).unwrap();
+    assert!(!is_by_tree && tree.is_lost());
+    assert_eq!(found, question.scan(&work));
+}
+
+#[test]
+fn what_is_known_follows_the_segments_of_the_index() {
+    let (work, file, tree) = known_file(16);
+    // Each round adds a segment; at twelve the small ones are merged.
+    for round in 0..30 {
+        let text = format!("round {round} unheard of\n");
+        fs::write(&file, text).unwrap();
+        assert_eq!(hits_by_tree(&work, &tree, "unheard of"), 1);
+        let_files_settle(&work.root());
+        work.update();
+        assert_eq!(hits_by_tree(&work, &tree, "unheard of"), 1);
+        assert_eq!(hits_by_tree(&work, &tree, &format!("round {round} ")), 1);
+        assert_eq!(
+            hits_by_tree(&work, &tree, &format!("round {} ", round + 1)),
+            0
+        );
     }
 }

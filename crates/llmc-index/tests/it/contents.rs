@@ -76,6 +76,26 @@ fn a_file_that_the_index_excludes_is_not_read_until_it_changes() {
 }
 
 #[test]
+fn a_change_without_an_event_is_found_after_a_search() {
+    let work = Work::new("//- a.rs\nbefore\n");
+    let_files_settle(&work);
+    work.update();
+    let other = work.base.path().join("other");
+    let stop = CancelToken::default();
+    std::thread::scope(|scope| {
+        let keeper = scope.spawn(|| work.index.keep_current(&work.roots, &stop));
+        let end = EndOnDrop(&stop);
+        until("watched", || work.index.is_watching());
+        assert_eq!(hits(&work, "needle"), 0);
+        fs::hard_link(work.path("a.rs"), &other).unwrap();
+        fs::write(&other, "needle\n").unwrap();
+        until("found", || hits(&work, "needle") == 1);
+        drop(end);
+        keeper.join().unwrap();
+    });
+}
+
+#[test]
 fn damaged_trigrams_are_noticed_and_built_again() {
     let mut work = Work::new("//- a.rs\none needle\n//- b.rs\nother needle\n");
     let_files_settle(&work);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use rustix::fs::inotify::{self, ReadFlags};
 use rustix::io::Errno;
 
-use super::TreeState;
 use super::listing::parent_of;
+use super::{MAX_CHANGED_FILES, TreeChanges, TreeState};
 use crate::rules::STATE_DIR;
 
 impl TreeState {
@@ -22,16 +22,23 @@ impl TreeState {
                     let name = event
                         .file_name()
                         .map_or(&[] as &[u8], |name| name.to_bytes());
-                    self.note(event.wd(), event.events(), name);
+                    self.note(event.wd(), event.events(), event.cookie(), name);
                 }
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return,
+                Err(Errno::AGAIN) => break,
                 Err(_) => return self.lose(),
             }
         }
+        if self.changes.files.len() + self.changes.touched.len() > MAX_CHANGED_FILES {
+            self.changes = TreeChanges {
+                needs_scan: true,
+                ..TreeChanges::default()
+            };
+        }
+        self.second_names.limit();
     }
 
-    fn note(&mut self, watch: i32, flags: ReadFlags, name: &[u8]) {
+    fn note(&mut self, watch: i32, flags: ReadFlags, cookie: u32, name: &[u8]) {
         if flags.intersects(ReadFlags::QUEUE_OVERFLOW | ReadFlags::UNMOUNT) {
             return self.lose();
         }
@@ -71,7 +78,7 @@ impl TreeState {
             }
             return;
         }
-        let mut path = dir.clone();
+        let mut path = dir.to_vec();
         if !path.is_empty() {
             path.push(b'/');
         }
@@ -84,11 +91,18 @@ impl TreeState {
             self.changes.needs_scan |= !is_hidden;
             return;
         }
+        self.forget_file(&dir, name);
+        self.second_names.note(&path, flags, cookie);
         if moved {
             self.dirty.insert(dir);
         }
-        if !is_hidden && (moved || flags.contains(ReadFlags::CLOSE_WRITE)) {
+        if is_hidden {
+            return;
+        }
+        if moved || flags.contains(ReadFlags::CLOSE_WRITE) {
             self.changes.files.insert(path);
+        } else if flags.contains(ReadFlags::ATTRIB) {
+            self.changes.touched.insert(path);
         }
     }
 
@@ -97,8 +111,7 @@ impl TreeState {
         if dir.is_empty() {
             return self.lose();
         }
-        let parent = parent_of(dir).to_vec();
-        self.dirty.insert(parent);
+        self.dirty.insert(parent_of(dir).into());
         self.changes.needs_scan = true;
     }
 }

@@ -5,11 +5,14 @@ use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use llmc_trigrams::FileIdentity;
 use rustix::fs::inotify::{self, WatchFlags};
-use rustix::fs::{FileType, fstat, fstatfs};
+use rustix::fs::{AtFlags, FileType, fstat, fstatfs, statat};
 use rustix::io::Errno;
 
-use super::{RULE_FILES, TreeState, WatchedDir, is_too_deep, join};
+use super::dirs::WatchedDir;
+use super::second_names::has_second_name;
+use super::{RULE_FILES, RuleFile, TreeState, is_too_deep, join};
 use crate::cancel::CancelToken;
 use crate::mounts::is_local_file_system;
 use crate::walk::EntryClass;
@@ -65,7 +68,7 @@ impl TreeState {
                     for name in listing.subdirs {
                         waiting.push((join(&path, &name), rules.clone()));
                     }
-                    self.dirs.insert(path, listing.dir);
+                    self.dirs.insert(listing.dir, &mut self.files);
                 }
                 Ok(None) => self.count_left_out(&path, |dir| dir.left_out.ignored_dirs += 1),
                 // Not readable, or gone: then an event follows.
@@ -98,7 +101,7 @@ impl TreeState {
             if path.is_empty() {
                 self.lose();
             } else {
-                self.dirty.insert(parent_of(path).to_vec());
+                self.dirty.insert(parent_of(path).into());
             }
             return;
         };
@@ -108,18 +111,16 @@ impl TreeState {
             .iter()
             .map(|name| join(path, name))
             .collect();
-        self.dirs.insert(path.to_vec(), listing.dir);
-        let gone: Vec<Vec<u8>> = self
-            .below(path)
-            .map(|(below, _)| below)
-            .filter(|below| *below != path && parent_of(below) == path && !subdirs.contains(*below))
-            .cloned()
-            .collect();
+        self.dirs.insert(listing.dir, &mut self.files);
+        let below = self.dirs.below(path).map(|(_, dir)| &dir.path);
+        let is_gone =
+            |below: &[u8]| below != path && parent_of(below) == path && !subdirs.contains(below);
+        let gone: Vec<Arc<[u8]>> = below.filter(|below| is_gone(below)).cloned().collect();
         for gone in gone {
             self.forget(&gone);
         }
         for subdir in subdirs {
-            if !self.dirs.contains_key(&subdir) {
+            if !self.dirs.contains(&subdir) {
                 self.add_tree(subdir, rules.clone(), &CancelToken::default());
             }
         }
@@ -149,11 +150,8 @@ impl TreeState {
             FileSystemKind::Other => self.is_searchable = false,
             FileSystemKind::Local => {}
         }
-        let mut dir = WatchedDir {
-            watch: self.watch(path, fd)?,
-            device,
-            ..WatchedDir::default()
-        };
+        let is_new = !self.dirs.contains(path);
+        let mut dir = WatchedDir::new(path.into(), self.watch(path, fd)?, device);
         let mut reader = self.reader.take().unwrap_or_else(DirReader::new);
         let (mut more, mut result) = reader.next_batch(fd.as_fd());
         dir.rules = match rules {
@@ -175,7 +173,10 @@ impl TreeState {
             (more, result) = reader.next_batch(fd.as_fd());
         }
         self.reader = Some(reader);
-        dir.names = Arc::new(names);
+        dir.names = Arc::new(names.sorted());
+        if self.is_built && is_new && holds_second_names(fd, &dir) {
+            self.forget_all_files();
+        }
         Ok(Some(Listing { dir, subdirs }))
     }
 
@@ -213,8 +214,15 @@ impl TreeState {
         for (name, is_there) in RULE_FILES.into_iter().zip([dot_ignore, git_ignore, git]) {
             if is_there {
                 let file = join(path, name);
-                let identity = self.identity(&file);
-                self.rule_files.insert(file, identity);
+                let stat = self.stat(&file);
+                let is_in_watched_dir = !name.to_bytes().contains(&b'/');
+                let is_reported = is_in_watched_dir && !stat.as_ref().is_some_and(has_second_name);
+                let identity = stat.map(|stat| FileIdentity::of(&stat));
+                let noted = RuleFile {
+                    identity,
+                    is_reported,
+                };
+                self.rule_files.insert(file, noted);
             }
         }
         match more {
@@ -267,6 +275,7 @@ impl TreeState {
         let flags = WatchFlags::CREATE
             | WatchFlags::DELETE
             | WatchFlags::MOVE
+            | WatchFlags::MODIFY
             | WatchFlags::CLOSE_WRITE
             | WatchFlags::ATTRIB
             | WatchFlags::MOVE_SELF
@@ -274,8 +283,8 @@ impl TreeState {
             | WatchFlags::ONLYDIR
             | WatchFlags::EXCL_UNLINK;
         let number = inotify::add_watch(&*self.inotify, link_to(fd.as_fd()), flags)?;
-        let old = self.watches.insert(number, path.to_vec());
-        if old.is_some_and(|old| old != path && self.dirs.contains_key(&old)) {
+        let old = self.watches.insert(number, path.into());
+        if old.is_some_and(|old| *old != *path && self.dirs.contains(&old)) {
             // One directory in two places: mounted twice, or moved since the events were read.
             let has_mounts = self.mount_points.iter().any(|at| *at != self.workspace);
             match has_mounts {
@@ -285,6 +294,17 @@ impl TreeState {
         }
         Ok(number)
     }
+}
+
+/// Whether a directory that came later has files with a second name, which may be one in the tree.
+fn holds_second_names(fd: &OwnedFd, dir: &WatchedDir) -> bool {
+    let left_out = &dir.left_out;
+    let names = dir.names.iter().chain(left_out.hidden_files.iter());
+    let mut names = names.chain(left_out.ignored_files.iter());
+    names.any(|name| {
+        let stat = statat(fd, name, AtFlags::SYMLINK_NOFOLLOW);
+        stat.is_ok_and(|stat| has_second_name(&stat))
+    })
 }
 
 /// The kernel's name for an open directory.
