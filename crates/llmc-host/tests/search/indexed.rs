@@ -538,6 +538,16 @@ fn a_tree_whose_events_overflow_answers_no_more() {
 }
 
 #[test]
+fn a_tree_stays_when_the_attributes_of_the_workspace_are_set() {
+    let (work, file, tree) = known_file(17);
+    let rights = fs::metadata(work.root()).unwrap().permissions();
+    fs::set_permissions(work.root(), rights).unwrap();
+    fs::write(&file, "now unheard of\n").unwrap();
+    assert_eq!(hits_by_tree(&work, &tree, "unheard of"), 1);
+    assert!(!tree.is_lost());
+}
+
+#[test]
 fn what_is_known_follows_the_segments_of_the_index() {
     let (work, file, tree) = known_file(16);
     // Each round adds a segment; at twelve the small ones are merged.

@@ -59,9 +59,11 @@ impl TreeState {
             return;
         }
         if name.is_empty() {
-            // The parent of any other directory has an event too.
-            if dir.is_empty() {
-                self.lose();
+            // The parent of any other directory has an event too. Programs set the attributes of the workspace to what they are.
+            match dir.is_empty() && flags.contains(ReadFlags::ATTRIB) {
+                true => drop(self.dirty.insert(dir)),
+                false if dir.is_empty() => self.lose(),
+                false => {}
             }
             return;
         }
