@@ -1,13 +1,15 @@
 """Documentation → function: does retrieval find a function by what its author says it does?
 
 Each source tree is copied without its documentation. The first paragraph of each is then a question, and the function it
-was taken from the answer; functions with the same documentation are one answer. The same questions go to plain BM25 over windows of 40 lines and over single
-lines, which know nothing of code.
+was taken from the answer; functions with the same documentation are one answer, and so are the declaration and the definition
+of one C function. The same questions go to plain BM25 over windows of 40 lines and over single lines, which know nothing of
+code.
 
     python3 bench/rag/docstrings.py target/release/llmc WORK python:networkx=DIR rust:tokio=DIR … [--plot docs/x.svg]
 
 prints a Markdown table and draws it. `--variant name=mcp.key=value` asks LLMC once more with a setting, `--other
-name=EXECUTABLE` asks another version of it. Everything is deterministic: questions are drawn with a fixed seed.
+name=EXECUTABLE` asks another version of it, `--documented-place` counts of a C function only the place that has the documentation.
+Everything is deterministic: questions are drawn with a fixed seed.
 """
 
 import argparse
@@ -17,16 +19,16 @@ import sys
 from pathlib import Path
 
 from common import BASELINES, DEPTH, WINDOW, Llmc, Plain, Results, measures
-from documented import SUFFIXES, is_question, same_doc, strip
+from documented import SUFFIXES, c_functions, is_question, same_doc, strip
 from plot import bars
 
 QUESTIONS = 150
 LEFT_OUT = {"tests", "test", "benches", "examples", "vendor", "third_party", "node_modules", "deps", "docs"}
 
 
-def prepare(language, tree, target):
+def prepare(language, tree, target, documented_place=False):
     """Copies a tree without documentation; the questions: (documentation, [(path, line, name)])."""
-    answers = {}
+    answers, others = {}, {}
     for path in sorted(Path(tree).rglob("*")):
         relative = path.relative_to(tree)
         if path.suffix not in SUFFIXES[language] or not path.is_file() or LEFT_OUT & set(relative.parts):
@@ -38,12 +40,27 @@ def prepare(language, tree, target):
         copy = target / relative
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text(text)
+        own = set()
+        if language == "c" and not documented_place:
+            for name, line, of_file in c_functions(text):
+                own |= {name} if of_file else set()
+                others.setdefault((str(relative) if of_file else "", name), []).append((str(relative), line, name))
         for item in found:
             if is_question(item.name, item.doc):
-                answers.setdefault(same_doc(item.doc), (item.doc, []))[1].append((str(relative), item.line, item.name))
-    questions = [answers[doc] for doc in sorted(answers)]
+                places = answers.setdefault(same_doc(item.doc), (item.doc, []))[1]
+                places.append((str(relative), item.line, item.name))
+                places.append((str(relative) if item.name in own else "", None, item.name))
+    questions = [(doc, all_places(places, others)) for _, (doc, places) in sorted(answers.items())]
     random.Random(1).shuffle(questions)
     return questions[:QUESTIONS]
+
+
+def all_places(places, others):
+    """Replaces references to a function (file or "", none, name) by where it is declared and defined."""
+    found = []
+    for path, line, name in places:
+        found += [(path, line, name)] if line else others.get((path, name), [])
+    return list(dict.fromkeys(found))
 
 
 def rank_of(question, pieces):
@@ -66,6 +83,8 @@ def main():
     parser.add_argument("--variant", action="append", default=[], help="name=mcp.key=value")
     parser.add_argument("--other", action="append", default=[], help="name=executable")
     parser.add_argument("--no-plain", action="store_true", help="leave the baselines out")
+    parser.add_argument("--documented-place", action="store_true", help="a C function's other place is no answer")
+    parser.add_argument("--questions", type=int, default=QUESTIONS, help="at most, of each tree")
     parser.add_argument("--misses", action="store_true", help="print what was not found")
     options = parser.parse_args()
     runs = [("LLMC", options.llmc, {})]
@@ -81,7 +100,7 @@ def main():
         target = options.work / name
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir(parents=True)
-        questions = prepare(language, folder, target)
+        questions = prepare(language, folder, target, options.documented_place)[:options.questions]
         plains = BASELINES.items() if not options.no_plain else ()
         systems = {system: Plain(target, size) for system, size in plains}
         systems.update({system: (executable, settings) for system, executable, settings in runs})

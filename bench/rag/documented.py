@@ -142,6 +142,24 @@ def function_name(language, line):
     return None
 
 
+C_FUNCTION = re.compile(r"^(?:[A-Za-z_][\w\s\*]*?[\s\*])?(\w+)\s*\(")
+
+
+def c_functions(source):
+    """(name, line, whether only its own file sees it) of each function that a C file declares or defines."""
+    above = ""
+    for number, line in enumerate(source.splitlines(), 1):
+        match = C_FUNCTION.match(line)
+        name = match and match.group(1)
+        first = line.split("(")[0].split()[:1]
+        # The type may have a line of its own.
+        typed = match and (line[:match.start(1)].strip() or TYPE_LINE.match(above))
+        if typed and name not in KEYWORDS and first[0] not in KEYWORDS:
+            of_file = "static" in (above if TYPE_LINE.match(above) else "").split() + line[:match.start(1)].split()
+            yield name, number, of_file
+        above = line.rstrip()
+
+
 def strip_lines(language, source):
     kept, found, doc, scopes = [], [], [], []
     held = []  # Comment lines that are documentation only if a function follows.
