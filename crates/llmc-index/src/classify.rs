@@ -112,6 +112,8 @@ const TEST_DIRS: &[&str] = &[
     "e2e",
     "benches",
     "bench",
+    "benchmark",
+    "benchmarks",
 ];
 const VENDOR_DIRS: &[&str] = &[
     "vendor",
@@ -140,6 +142,11 @@ pub(crate) fn extension(path: &str) -> String {
 
 pub(crate) fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
+}
+
+/// Whether a file of C or C++ declares what others define.
+pub(crate) fn is_header(path: &str) -> bool {
+    matches!(extension(path).as_str(), "h" | "hh" | "hpp" | "hxx")
 }
 
 pub(crate) fn realm(path: &str) -> Realm {
@@ -183,7 +190,8 @@ fn is_test_name(name: &str) -> bool {
         || stem == "conftest"
         || stem.ends_with("Test")
         || stem.ends_with("Tests")
-        || matches!(inner, Some("test" | "spec")) && name.split('.').count() > 2
+        || matches!(inner, Some("test" | "test-d" | "spec" | "bench"))
+            && name.split('.').count() > 2
 }
 
 /// The marks that generators put on top of what they write.

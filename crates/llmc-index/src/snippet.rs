@@ -84,8 +84,11 @@ pub(crate) fn within_budget(
         .iter()
         .map(|candidate| {
             let lines = candidate.source.lines();
-            let text = without_end(lines.range(candidate.unit.first, candidate.unit.last));
-            tokens_up_to(text, budget)
+            let unit = &candidate.unit;
+            tokens_up_to(
+                without_end(lines.range(unit.first, unit.shown_last())),
+                budget,
+            )
         })
         .collect();
     let shares = shares(&sizes, budget);
@@ -99,7 +102,7 @@ pub(crate) fn within_budget(
         let fitted = fit(question, weights, candidate, &lines, share.min(left))
             .or_else(|| fit(question, weights, candidate, &lines, left));
         let Some((first, last, tokens)) = fitted else {
-            let text = without_end(lines.range(unit.first, unit.last));
+            let text = without_end(lines.range(unit.first, unit.shown_last()));
             let of = chosen.len();
             omitted
                 .get_or_insert_with(|| OmittedHits {
@@ -169,10 +172,13 @@ fn fit(
     budget: usize,
 ) -> Option<(u32, u32, usize)> {
     let unit = &candidate.unit;
-    let whole = without_end(lines.range(unit.first, unit.last));
+    let whole = without_end(lines.range(unit.first, unit.shown_last()));
     let (bytes, tokens) = llmc_tokens::lines_within(whole, budget);
-    if bytes == whole.len() && !whole.is_empty() {
-        return Some((unit.first, unit.last, tokens));
+    let is_traced_below = candidate
+        .traced
+        .is_some_and(|traced| traced.line > unit.shown_last());
+    if bytes == whole.len() && !whole.is_empty() && !is_traced_below {
+        return Some((unit.first, unit.shown_last(), tokens));
     }
     let start = match unit.kind {
         UnitKind::Function | UnitKind::Type | UnitKind::Module => unit.first,

@@ -1,9 +1,10 @@
 //! Splits a file into the units that are found and shown: functions, types, sections, and windows of the rest.
 //!
 //! Every line belongs to exactly one unit's *own* lines, so nothing is indexed twice or missed. A type with methods spans
-//! all of its lines but owns only those outside of them; it is shown whole if there is room, else its head. Lines outside
-//! of definitions (imports, statements, other languages) become windows that end at blank lines where possible. A very
-//! long function is split into windows that keep its name.
+//! all of its lines but owns only those outside of them; it is shown whole if it is short and there is room, else its head.
+//! Lines outside of definitions (imports, statements, other languages) become windows that end at blank lines where possible.
+//! A very long function is split into the functions in it, and windows that keep its name. A declaration is a unit if it has
+//! documentation; signatures right before the function that they overload belong to it.
 
 mod code;
 mod sections;
@@ -19,6 +20,8 @@ pub(crate) const MAX_PARSE_TIME: Duration = Duration::from_millis(1500);
 pub(crate) const MAX_PARSED_BYTES: usize = 2 << 20;
 /// Of one file; ids leave room for no more.
 pub(crate) const MAX_UNITS: usize = 1 << 16;
+/// A longer type or module is shown by its head: what it holds is found by itself.
+const MAX_WHOLE_LINES: u32 = 60;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum UnitKind {
@@ -215,6 +218,15 @@ impl Unit {
 
     pub(crate) fn qualified(&self) -> String {
         qualified(&self.scope, &self.symbol)
+    }
+
+    /// The last line that is shown of it.
+    pub(crate) fn shown_last(&self) -> u32 {
+        let holds_units = matches!(self.kind, UnitKind::Type | UnitKind::Module);
+        match holds_units && self.last - self.first >= MAX_WHOLE_LINES {
+            true => self.head,
+            false => self.last,
+        }
     }
 }
 

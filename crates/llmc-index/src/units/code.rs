@@ -10,6 +10,8 @@ use super::{Lines, Symbol, Unit, UnitKind};
 const MIN_TYPE_LINES: u32 = 3;
 /// Longer units are split into windows.
 const MAX_UNIT_LINES: u32 = 150;
+/// Signatures of one function that are looked at.
+const MAX_OVERLOADS: usize = 64;
 
 /// Every definition with its scope.
 pub(super) fn symbols(definitions: &[Definition]) -> Vec<Symbol> {
@@ -47,23 +49,41 @@ pub(super) fn units(
 ) -> Vec<Unit> {
     let mut owner: Vec<usize> = vec![0; lines.len() as usize + 2];
     let mut units: Vec<Unit> = Vec::new();
-    // The last line of the function around; definitions inside of it belong to it.
-    let mut inside_until = 0;
-    for (found, symbol) in definitions.iter().zip(symbols) {
+    // The last line of the function around; definitions inside of it belong to it, unless it is so long that it is split.
+    let (mut inside_until, mut inside_long_until) = (0, 0);
+    for (place, (found, symbol)) in definitions.iter().zip(symbols).enumerate() {
         let Some(kind) = unit_kind(found.kind) else {
             continue;
         };
         let last = symbol.last.min(lines.len());
-        if symbol.first > last || symbol.line <= inside_until && last <= inside_until {
+        let is_inside = |until: u32| symbol.line <= until && last <= until;
+        if symbol.first > last || is_inside(inside_until) {
             continue;
         }
-        let first = with_comments(language, symbol.first, &owner, lines);
-        let may_be_short = found.kind == DefinitionKind::Function;
+        let start = match found.kind {
+            DefinitionKind::Function => first_overload(definitions, symbols, place),
+            DefinitionKind::Declaration if is_overload(definitions, symbols, place) => continue,
+            _ => symbol.first,
+        };
+        let first = with_comments(language, start, &owner, lines);
+        let is_long = last - first >= MAX_UNIT_LINES;
+        let may_be_short = match found.kind {
+            DefinitionKind::Function => !is_inside(inside_long_until),
+            // What says nothing about a function belongs to the lines around it.
+            DefinitionKind::Declaration if first == start || !declares_function(lines, symbol) => {
+                continue;
+            }
+            _ => false,
+        };
         if !may_be_short && last - first + 1 < MIN_TYPE_LINES {
             continue;
         }
         if kind == UnitKind::Function {
-            inside_until = last;
+            let until = match is_long {
+                true => &mut inside_long_until,
+                false => &mut inside_until,
+            };
+            *until = last;
         }
         units.push(Unit {
             kind,
@@ -88,11 +108,40 @@ pub(super) fn units(
 fn unit_kind(kind: DefinitionKind) -> Option<UnitKind> {
     use DefinitionKind as D;
     match kind {
-        D::Function | D::Macro => Some(UnitKind::Function),
+        D::Function | D::Macro | D::Declaration => Some(UnitKind::Function),
         D::Class | D::Struct | D::Enum | D::Interface | D::Type | D::Impl => Some(UnitKind::Type),
         D::Module => Some(UnitKind::Module),
-        D::Constant | D::Variable | D::Field | D::Variant | D::Declaration => None,
+        D::Constant | D::Variable | D::Field | D::Variant => None,
     }
+}
+
+/// Whether two definitions are the same function, by name and scope.
+fn same_function(a: &Symbol, b: &Symbol) -> bool {
+    a.name == b.name && a.scope == b.scope
+}
+
+/// The first line of a function with the signatures right before it that overload it, as TypeScript has them.
+fn first_overload(definitions: &[Definition], symbols: &[Symbol], place: usize) -> u32 {
+    let before = (0..place).rev().take(MAX_OVERLOADS).take_while(|at| {
+        definitions[*at].kind == DefinitionKind::Declaration
+            && same_function(&symbols[*at], &symbols[place])
+    });
+    before
+        .last()
+        .map_or(symbols[place].first, |at| symbols[at].first)
+}
+
+/// Whether a signature belongs to the function behind it.
+fn is_overload(definitions: &[Definition], symbols: &[Symbol], place: usize) -> bool {
+    let mut behind = (place + 1..symbols.len())
+        .take(MAX_OVERLOADS)
+        .take_while(|at| same_function(&symbols[*at], &symbols[place]));
+    behind.any(|at| definitions[at].kind == DefinitionKind::Function)
+}
+
+/// Whether a declaration is that of a function.
+fn declares_function(lines: &Lines<'_>, symbol: &Symbol) -> bool {
+    lines.range(symbol.line, symbol.last).contains('(')
 }
 
 /// The first line of a definition with the comments and attributes right above it.
@@ -192,7 +241,9 @@ fn split_long(units: Vec<Unit>, lines: &Lines<'_>) -> Vec<Unit> {
             .map(|(first, last)| last - first + 1)
             .sum::<u32>()
             > MAX_UNIT_LINES;
-        if !long || unit.kind == UnitKind::Text {
+        // What a long function holds between the functions in it.
+        let in_parts = unit.kind == UnitKind::Function && unit.own.len() > 1;
+        if !long && !in_parts || unit.kind == UnitKind::Text {
             all.push(unit);
             continue;
         }

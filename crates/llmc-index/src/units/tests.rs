@@ -205,3 +205,61 @@ int main(void) { return 0; }
         ]
     );
 }
+
+#[test]
+fn overloads_belong_to_the_function_behind_them() {
+    let text = "/** Doubles. */
+export function twice(n: number): number;
+export function twice(n: string): string;
+export function twice(n: any) {
+  return n + n;
+}
+
+declare function alone(n: number): void;
+";
+    assert_eq!(
+        units_of("a.ts", text),
+        ["1-6 function twice [twice,twice]", "8-8 text  [alone]"]
+    );
+}
+
+#[test]
+fn a_declaration_with_documentation_is_a_unit() {
+    let text = "int ring_size(void);
+
+/*
+ * Takes the oldest value out.
+ */
+int ring_pop(int *value);
+
+/*
+ * How many there are.
+ */
+extern int ring_count;
+";
+    assert_eq!(
+        units_of("ring.h", text),
+        [
+            "1-1 text  [ring_size]",
+            "3-6 function ring_pop []",
+            "8-11 text  [ring_count]",
+        ]
+    );
+}
+
+#[test]
+fn functions_in_a_long_function_are_units() {
+    let body: String = (0..160).map(|i| format!("  step{i}()\n")).collect();
+    let inner = "  function inner(x) {\n    return x\n  }\n  const short = () => 1\n";
+    let found = units_of("a.js", &format!("function outer() {{\n{inner}{body}}}\n"));
+    assert!(
+        found.contains(&"2-4 function outer::inner []".to_owned()),
+        "{found:?}"
+    );
+    let others = found
+        .iter()
+        .filter(|unit| unit.contains("function outer ["));
+    assert_eq!(others.count(), found.len() - 1, "{found:?}");
+    let short = units_of("a.js", &format!("function outer() {{\n{inner}}}\n"));
+    assert_eq!(short, ["1-6 function outer [inner,short]"]);
+}
