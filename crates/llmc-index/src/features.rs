@@ -25,7 +25,7 @@ pub(crate) enum Feature {
     Named,
     /// 1 if a word of the question is its whole name.
     PlainName,
-    /// The share of its name's words that the question has.
+    /// The share of its name's words that the question has, by their rarity among the candidates' names.
     NameAsked,
     /// The share of the question's rarity that its name has.
     AskedInName,
@@ -57,10 +57,12 @@ pub(crate) enum Feature {
     AdjacentPlace,
     /// The logarithm of 1 and the strength of the other candidates of its file, measured by the best candidate's.
     SameFile,
+    /// 1 for lines of a C or C++ header that define neither a type nor a function.
+    Declared,
 }
 
 /// The weights, with the names that `--explain` shows.
-pub(crate) const WEIGHTS: [(Feature, &str, f32); 28] = [
+pub(crate) const WEIGHTS: [(Feature, &str, f32); 29] = [
     (Feature::Words, "words", 1.0),
     (Feature::NameWords, "name_words", -0.1),
     (Feature::PathWords, "path_words", 0.0),
@@ -70,7 +72,7 @@ pub(crate) const WEIGHTS: [(Feature, &str, f32); 28] = [
     (Feature::Adjacent, "adjacent", 0.5),
     (Feature::Named, "named", 0.8),
     (Feature::PlainName, "plain_name", 0.2),
-    (Feature::NameAsked, "name_asked", 0.3),
+    (Feature::NameAsked, "name_asked", 0.4),
     (Feature::AskedInName, "asked_in_name", -0.1),
     (Feature::Test, "test", -0.7),
     (Feature::Foreign, "foreign", -0.8),
@@ -89,6 +91,7 @@ pub(crate) const WEIGHTS: [(Feature, &str, f32); 28] = [
     (Feature::CoveragePlace, "coverage_place", 0.7),
     (Feature::AdjacentPlace, "adjacent_place", 0.5),
     (Feature::SameFile, "same_file", 0.3),
+    (Feature::Declared, "declared", -1.0),
 ];
 
 /// Features that also count by place.

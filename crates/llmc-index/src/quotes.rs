@@ -14,7 +14,7 @@ const MAX_WORDS: usize = 40;
 /// Shorter runs of words are in many units, and so are runs of words such as "of the".
 const MIN_RUN: usize = 3;
 const MIN_TELLING_WORDS: usize = 2;
-/// A whole question is taken for a message where a unit has this share of it.
+/// A whole question is taken for a message where a unit has more than this share of it, and the more so the more it has.
 const MIN_SHARE_OF_QUESTION: f32 = 0.5;
 
 /// A text that the source is likely to hold.
@@ -40,8 +40,8 @@ impl Quote {
             return 0.0;
         }
         let share = run.len() as f32 / self.words.len() as f32;
-        match self.whole && share < MIN_SHARE_OF_QUESTION {
-            true => 0.0,
+        match self.whole {
+            true => ((share - MIN_SHARE_OF_QUESTION) / (1.0 - MIN_SHARE_OF_QUESTION)).max(0.0),
             false => share,
         }
     }

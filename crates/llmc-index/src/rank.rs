@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use crate::bm25::{WordCounts, WordWeights};
-use crate::classify::Origin;
+use crate::classify::{self, Origin};
 use crate::features::{Feature, Features, PLACES};
 use crate::question::Question;
 use crate::source::Source;
@@ -129,6 +129,7 @@ pub(crate) fn known_features(
         let asked = question.words.iter().filter(|(word, _)| all.contains(word));
         let covered: f32 = asked.clone().map(|(_, weight)| weight.min(1.0)).sum();
         let rarity: f32 = asked.map(|(word, _)| weights.rarity(word)).sum();
+        // Until the names of all candidates are known: see `compare_names`.
         features.set(Feature::NameAsked, covered / all.len().max(1) as f32);
         let share = rarity / weights.total().max(f32::EPSILON);
         features.set(Feature::AskedInName, share.min(1.0));
@@ -167,6 +168,7 @@ pub(crate) fn rank(
         by_text(question, context, weights, &mut sum, candidate);
     }
     all.retain(Candidate::has_evidence);
+    compare_names(question, &mut all);
     compare_places(&mut all);
     raise_same_file(&mut all);
     sort(&mut all);
@@ -253,6 +255,14 @@ fn by_text(
     }
     let quoted = question.quotes.share_in(text);
     features.set(Feature::Quote, (1.0 + QUOTE_FACTOR * quoted).ln());
+    let declares = match unit.kind {
+        UnitKind::Text => true,
+        UnitKind::Function => !text.contains('{'),
+        UnitKind::Type | UnitKind::Module | UnitKind::Section => false,
+    };
+    if declares && classify::is_header(path) {
+        features.set(Feature::Declared, 1.0);
+    }
     if context.named_files.contains(path) {
         features.set(Feature::FileNamed, 1.0);
     }
@@ -267,6 +277,46 @@ fn own_part<'a>(unit: &Unit, lines: &Lines<'a>) -> &'a str {
         UnitKind::Function | UnitKind::Section | UnitKind::Text => unit.last,
     };
     lines.range(unit.first, end.min(unit.first + MAX_RANKED_LINES))
+}
+
+/// Weighs the words of each name by how few of the candidates' names have them: the prefix that all functions of a C library
+/// share tells nothing.
+fn compare_names(question: &Question, all: &mut [Candidate]) {
+    let parts: Vec<HashSet<String>> = all.iter().map(|one| name_parts(&one.unit.symbol)).collect();
+    let mut names = HashSet::new();
+    let mut with_word: HashMap<&str, f32> = HashMap::new();
+    for (one, parts) in all.iter().zip(&parts) {
+        if !parts.is_empty() && names.insert(one.unit.symbol.clone()) {
+            for part in parts {
+                *with_word.entry(part).or_default() += 1.0;
+            }
+        }
+    }
+    let asked: HashMap<&str, f32> = question
+        .words
+        .iter()
+        .map(|(word, weight)| (word.as_str(), weight.min(1.0)))
+        .collect();
+    for (one, parts) in all.iter_mut().zip(&parts) {
+        let (mut covered, mut total) = (0.0, 0.0);
+        for part in parts {
+            let with = with_word.get(part.as_str()).copied().unwrap_or(0.0);
+            let rarity = (1.0 + names.len() as f32 / (with + 0.5)).ln();
+            covered += rarity * asked.get(part.as_str()).copied().unwrap_or(0.0);
+            total += rarity;
+        }
+        let share = covered / f32::max(total, f32::EPSILON);
+        one.features.set(Feature::NameAsked, share);
+    }
+}
+
+/// The different words of a name, without the whole.
+fn name_parts(name: &str) -> HashSet<String> {
+    let mut parts: HashSet<String> = words(name).into_iter().collect();
+    if parts.len() > 1 {
+        parts.remove(&folded(name));
+    }
+    parts
 }
 
 /// Tells each candidate how many others are better by a feature.
@@ -361,8 +411,9 @@ fn deduplicated(all: Vec<Candidate>) -> Vec<Candidate> {
         let repeats = kept.iter().any(|better| {
             let same_file = better.source.path == candidate.source.path;
             let (a, b) = (&better.unit, &candidate.unit);
-            let overlaps = same_file && a.first <= b.last && b.first <= a.last;
-            overlaps && (a.first <= b.first && b.last <= a.last || a.kind == UnitKind::Text)
+            let shown_last = a.shown_last();
+            let overlaps = same_file && a.first <= b.last && b.first <= shown_last;
+            overlaps && (a.first <= b.first && b.last <= shown_last || a.kind == UnitKind::Text)
                 || are_duplicates(&better.words, &candidate.words)
         });
         if !repeats {

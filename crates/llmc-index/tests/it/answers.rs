@@ -254,6 +254,85 @@ fn copies_are_shown_once() {
 }
 
 #[test]
+fn names_in_any_script_are_found() {
+    let names = [
+        "считать_строки",
+        "行を数える",
+        "줄_세기",
+        "عد_الأسطر",
+        "पंक्ति_गिनें",
+        "μέτρησε_γραμμές",
+        "zeilenzähler",
+        "นับ_บรรทัด",
+    ];
+    let mut files = String::new();
+    for (place, name) in names.iter().enumerate() {
+        files += &format!("//- {name}/m{place}.py\ndef {name}(text):\n    return text\n");
+    }
+    let work = Work::new(&files);
+    work.update();
+    for (place, name) in names.iter().enumerate() {
+        let found = work.found(name, SearchScope::Repo);
+        assert_eq!(found[0], format!("{name}/m{place}.py#L1-L2"), "{found:?}");
+    }
+}
+
+#[test]
+fn a_long_class_does_not_hide_its_methods() {
+    let mut class = String::from("class Account:\n    \"\"\"An account with a balance.\"\"\"\n");
+    for place in 0..40 {
+        class += &format!("\n    def step_{place}(self):\n        return {place}\n");
+    }
+    class += "\n    def close_account(self, balance):\n        self.balance = balance\n";
+    let work = Work::new(&format!("//- bank.py\n{class}"));
+    work.update();
+    let answer = work.ask("an account with a balance", SearchScope::Repo);
+    let symbols: Vec<_> = answer
+        .snippets
+        .iter()
+        .map(|found| found.symbol.as_deref())
+        .collect();
+    assert!(symbols.contains(&Some("Account")), "{symbols:?}");
+    assert!(
+        symbols.contains(&Some("Account::close_account")),
+        "{symbols:?}"
+    );
+    let shown = answer
+        .snippets
+        .iter()
+        .find(|found| found.symbol.as_deref() == Some("Account"))
+        .expect("the class");
+    assert_eq!((shown.first, shown.last), (1, 3), "its head");
+}
+
+#[test]
+fn a_definition_comes_before_its_declaration() {
+    let work = Work::new(
+        "//- ring.h
+struct ring;
+int ring_pop_oldest(struct ring *ring, int *value);
+int ring_push_value(struct ring *ring, int value);
+//- ring.c
+int ring_push_value(struct ring *ring, int value)
+{
+    ring->values[ring->end++] = value;
+    return 0;
+}
+
+int ring_pop_oldest(struct ring *ring, int *value)
+{
+    *value = ring->values[ring->start++];
+    return 0;
+}
+",
+    );
+    work.update();
+    let found = work.found("pop the oldest value of the ring", SearchScope::Repo);
+    assert_eq!(found[0], "ring.c#L7-L11", "{found:?}");
+    assert!(found.contains(&"ring.h#L1-L3".to_owned()), "{found:?}");
+}
+
+#[test]
 fn questions_that_ask_nothing_or_too_much() {
     let work = Work::new(SHOP);
     work.update();
@@ -269,7 +348,8 @@ fn questions_that_ask_nothing_or_too_much() {
             .search(&work.roots, &request, &Default::default());
         assert!(matches!(failed, Err(Error::BadRequest(_))), "{query:?}");
     }
-    let long = "connection pool lorem ".repeat(5000);
+    let long = "connection pool lorem ".repeat(50_000);
     assert!(!work.found(&long, SearchScope::Repo).is_empty());
+    work.found(&"x".repeat(1 << 20), SearchScope::Repo);
     assert!(work.found("zxqvwy", SearchScope::Repo).is_empty());
 }

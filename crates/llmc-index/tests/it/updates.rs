@@ -122,6 +122,7 @@ fn strange_files_are_passed_over() {
     .unwrap();
     let sparse = fs::File::create(work.path("huge.rs")).unwrap();
     sparse.set_len(500 << 20).unwrap();
+    work.write("bundle.js", &"function minified_one(){};".repeat(20_000));
     symlink("/etc/passwd", work.path("out.rs")).unwrap();
     symlink(".", work.path("loop")).unwrap();
     work.write("secret.rs", "fn no_permission() {}\n");
@@ -131,6 +132,7 @@ fn strange_files_are_passed_over() {
     work.update();
     let passed = work.index.stats().unwrap().passed;
     assert!(passed.contains(&("too large", 1)), "{passed:?}");
+    assert!(passed.contains(&("minified", 1)), "{passed:?}");
     assert!(work.found("binary_blob", SearchScope::Repo).is_empty());
     assert!(work.found("ignored_one", SearchScope::Repo).is_empty());
     assert!(
@@ -198,16 +200,21 @@ fn every_cut_and_scrambled_part_is_survived() {
     let model = Work::new(TWO);
     model.update();
     for nth in 0..parts(&model).len() {
-        for scramble in [true, false] {
+        for damage in ["scrambled", "cut", "one bit flipped"] {
             let work = Work::new(TWO);
             work.update();
             let file = &parts(&work)[nth];
-            let good = fs::read(file).unwrap();
-            let bad = if scramble {
-                good.iter().map(|byte| byte ^ 0x5a).collect()
-            } else {
-                good[..good.len() / 2].to_vec()
-            };
+            let mut bad = fs::read(file).unwrap();
+            let middle = bad.len() / 2;
+            match damage {
+                "scrambled" => bad.iter_mut().for_each(|byte| *byte ^= 0x5a),
+                "cut" => bad.truncate(middle),
+                _ => bad
+                    .iter_mut()
+                    .skip(middle)
+                    .take(1)
+                    .for_each(|byte| *byte ^= 4),
+            }
             fs::write(file, bad).unwrap();
             let index = Index::at(&work.index_dir());
             let work = Work { index, ..work };
@@ -217,7 +224,7 @@ fn every_cut_and_scrambled_part_is_survived() {
             assert_eq!(
                 work.found("alpha_wolf", SearchScope::Repo),
                 ["a.rs#L1-L3"],
-                "{file:?}"
+                "{file:?} {damage}"
             );
         }
     }
@@ -265,21 +272,23 @@ fn a_stopped_update_keeps_its_steps_and_is_taken_up() {
 
 #[test]
 fn an_index_of_another_version_is_built_again() {
-    let work = Work::new(TWO);
-    work.update();
-    let catalog = rusqlite::Connection::open(work.index_dir().join("catalog.db")).unwrap();
-    catalog.pragma_update(None, "user_version", 1).unwrap();
-    drop(catalog);
-    let index = Index::at(&work.index_dir());
-    let work = Work { index, ..work };
-    let answer = work.ask("alpha_wolf", SearchScope::Repo);
-    assert_eq!(answer.index, IndexState::None);
-    assert_eq!(answer.snippets[0].src(), "a.rs#L1-L3");
-    assert_eq!(work.update().changed, 2);
-    assert_eq!(
-        work.ask("alpha_wolf", SearchScope::Repo).index,
-        IndexState::Ready
-    );
+    for version in [1, 1000] {
+        let work = Work::new(TWO);
+        work.update();
+        let catalog = rusqlite::Connection::open(work.index_dir().join("catalog.db")).unwrap();
+        catalog
+            .pragma_update(None, "user_version", version)
+            .unwrap();
+        drop(catalog);
+        let index = Index::at(&work.index_dir());
+        let work = Work { index, ..work };
+        let answer = work.ask("alpha_wolf", SearchScope::Repo);
+        assert_eq!(answer.index, IndexState::None, "{version}");
+        assert_eq!(answer.snippets[0].src(), "a.rs#L1-L3", "{version}");
+        assert_eq!(work.update().changed, 2, "{version}");
+        let answer = work.ask("alpha_wolf", SearchScope::Repo);
+        assert_eq!(answer.index, IndexState::Ready, "{version}");
+    }
 }
 
 #[test]
