@@ -336,7 +336,8 @@ int ring_pop_oldest(struct ring *ring, int *value)
 fn questions_that_ask_nothing_or_too_much() {
     let work = Work::new(SHOP);
     work.update();
-    for query in ["", "  ", "\u{0}", "?"] {
+    let one_word = "x".repeat(1 << 20);
+    for query in ["", "  ", "\u{0}", "?", one_word.as_str()] {
         let request = SearchRequest {
             query,
             scope: SearchScope::Repo,
@@ -346,10 +347,9 @@ fn questions_that_ask_nothing_or_too_much() {
         let failed = work
             .index
             .search(&work.roots, &request, &Default::default());
-        assert!(matches!(failed, Err(Error::BadRequest(_))), "{query:?}");
+        assert!(matches!(failed, Err(Error::BadRequest(_))), "{query:.9?}");
     }
     let long = "connection pool lorem ".repeat(50_000);
     assert!(!work.found(&long, SearchScope::Repo).is_empty());
-    work.found(&"x".repeat(1 << 20), SearchScope::Repo);
     assert!(work.found("zxqvwy", SearchScope::Repo).is_empty());
 }
