@@ -1,17 +1,19 @@
 //! Writes what a comparison found: one transaction for contents, entry and snapshot.
 
 use std::collections::{HashMap, HashSet};
-
-use rusqlite::{Connection, params};
+use std::sync::Arc;
 
 use crate::compare::{Effect, Finding};
-use crate::entry::{ChangeCounts, EntryId, EntrySource, NotKeptReason, PathState};
+use crate::entry::{ChangeCounts, EntryId, EntrySource, NotKeptReason, ObjectId, PathState};
 use crate::error::{Error, Result};
 use crate::history::{Inner, Work};
+use crate::objects::PackedObject;
 use crate::recording::{HeadMove, Recorded};
 use crate::shared::Sharing;
-use crate::snapshot::{Known, now_ns};
-use crate::store::{self, ChangeRow, NewEntryRow};
+use crate::snapshot::Known;
+use crate::store::{
+    self, ChangeRow, CommitFound, CommitWork, CommitWrite, NewEntry, NewEntryRow, PlanId,
+};
 
 /// What is written beside the findings.
 #[derive(Debug, Default)]
@@ -22,7 +24,7 @@ pub(crate) struct CommitRequest {
     /// Whether the call goes on.
     pub(crate) is_checkpoint: bool,
     /// The plan of an undo that is done.
-    pub(crate) plan: Option<i64>,
+    pub(crate) plan: Option<PlanId>,
     /// Changes that the entry takes back.
     pub(crate) taken_back: Vec<(EntryId, Vec<u8>)>,
     /// Changes are marked `shared` only where other calls may have made them.
@@ -35,171 +37,78 @@ pub(crate) struct CommitRequest {
     pub(crate) is_first_snapshot: bool,
 }
 
-impl Inner {
-    /// Records the findings as one entry, if any is a change or HEAD moved.
-    pub(crate) fn commit(
-        &self,
-        work: &mut Work,
-        mut findings: Vec<Finding>,
-        source: EntrySource,
-        request: &CommitRequest,
-    ) -> Result<Option<Recorded>> {
-        let now_ms = self.clock.now_ms();
-        self.copy_shared_ahead(&findings);
-        let store_number = work.store_number;
-        let known = work.generation;
-        let (recorded, applied, generation) = self.store.write(|conn| {
-            if store::number(conn, "store")? != store_number {
-                // Another process found the file damaged and began a new one.
-                return Ok((None, Vec::new(), None));
-            }
-            self.learn(conn, known, &mut findings)?;
-            if request.is_first_snapshot {
-                drop_known(conn, &mut findings)?;
-            }
-            let shared = end_call(conn, request)?;
-            let mut changes = self.changes(&findings, shared && !request.is_exact);
-            changes.extend(request.unknown.iter().cloned());
-            let used = store::used_bytes(conn)?;
-            let mut not_stored = false;
-            for finding in &mut findings {
-                // The first snapshot leaves room for entries.
-                let limit = match finding.effect {
-                    Effect::Adopt => self.settings.max_bytes / 2,
-                    Effect::Record | Effect::Forget => self.settings.max_bytes,
-                };
-                not_stored |= store_object(conn, finding, used > limit, now_ms)?;
-            }
-            if not_stored {
-                // States without their contents.
-                let states: HashMap<&[u8], PathState> = findings
-                    .iter()
-                    .map(|f| (f.path.as_slice(), f.state))
-                    .collect();
-                for change in &mut changes {
-                    if let Some(state) = states.get(change.path.as_slice()) {
-                        change.after = *state;
-                    }
-                }
-            }
-            self.copy_shared(conn, &mut changes, used > self.settings.max_bytes, now_ms)?;
-            let mut generation = store::number(conn, "generation")?;
-            if !findings.is_empty() {
-                generation += 1;
-                store::set_number(conn, "generation", generation)?;
-            }
-            for finding in &findings {
-                let known = known_of(finding);
-                store::put_snapshot(conn, &finding.path, known.as_ref(), generation)?;
-            }
-            store::set_number(conn, "looked_ns", work.looking_ns)?;
-            if let Some(plan) = request.plan {
-                conn.execute("DELETE FROM plans WHERE id = ?1", [plan])?;
-            }
-            let head = &request.entry;
-            let head_moved = match (&head.head_before, &head.head_after) {
-                (Some(before), Some(after)) if before != after => Some(HeadMove {
-                    before: before.clone(),
-                    after: after.clone(),
-                }),
-                _ => None,
-            };
-            let mut recorded = None;
-            if !changes.is_empty() || head_moved.is_some() {
-                let mut entry = request.entry.clone();
-                entry.shared = shared && !request.is_exact;
-                if head_moved.is_none() {
-                    (entry.head_before, entry.head_after) = (None, None);
-                }
-                let counts = ChangeCounts {
-                    ignored: request.ignored,
-                    ..store::count_changes(&changes)
-                };
-                let id = store::add_entry(conn, source, &entry, &changes, &counts, now_ms)?;
-                for (entry, path) in &request.taken_back {
-                    store::set_undone(conn, *entry, path, Some(id))?;
-                    // Taking back an undo puts in force what it took back.
-                    store::clear_undone(conn, *entry, path)?;
-                }
-                recorded = Some(Recorded {
-                    id: Some(id),
-                    counts,
-                    shared: entry.shared,
-                    head_moved,
-                    not_undoable: entry.not_undoable.or_else(|| not_kept_text(&changes)),
-                });
-            }
-            Ok::<_, rusqlite::Error>((recorded, findings, Some(generation)))
-        })?;
-        let Some(generation) = generation else {
-            self.reset(work)?;
-            return Err(Error::Unavailable(
-                "its file was replaced; it is being built anew".to_owned(),
-            ));
-        };
-        work.generation = generation;
-        work.last_look_ns = work.looking_ns;
-        let mut snapshot = self.snapshot.write();
-        let mut linked: HashSet<u64> = HashSet::new();
-        for finding in applied {
-            let known = known_of(&finding);
-            let is_newly_linked = finding.stamp.is_linked()
-                && snapshot
-                    .get(&finding.path)
-                    .is_none_or(|known| !known.stamp.is_linked());
-            if is_newly_linked && !matches!(finding.state, PathState::Dir { .. }) {
-                linked.insert(finding.stamp.inode);
-            }
-            snapshot.set(finding.path, known);
-        }
-        if !linked.is_empty() {
-            snapshot.set_linked(&linked);
-        }
-        Ok(recorded)
+impl CommitRequest {
+    /// Whether nothing is written without findings.
+    fn is_empty(&self) -> bool {
+        self.call.is_none()
+            && self.plan.is_none()
+            && self.taken_back.is_empty()
+            && self.unknown.is_empty()
+            && head_move(&self.entry).is_none()
+    }
+}
+
+/// A commit as the store carries it out.
+struct Commit<'a> {
+    inner: &'a Inner,
+    request: &'a CommitRequest,
+    source: EntrySource,
+    store_number: i64,
+    generation: i64,
+    looking_ns: i64,
+    findings: Vec<Finding>,
+    /// Contents to be stored.
+    objects: Vec<Arc<PackedObject>>,
+    entry: Option<NewEntry>,
+}
+
+impl CommitWork for Commit<'_> {
+    fn store_number(&self) -> i64 {
+        self.store_number
     }
 
-    /// Stores contents ahead of their entry.
-    pub(crate) fn store_ahead(&self, findings: &mut [Finding]) {
-        let now_ms = self.clock.now_ms();
-        // What fails here is tried again with the entry.
-        let _ = self.store.write(|conn| {
-            if store::used_bytes(conn)? <= self.settings.max_bytes {
-                for object in findings
-                    .iter()
-                    .filter_map(|finding| finding.object.as_ref())
-                {
-                    store::add_object(conn, object, now_ms)?;
-                }
-                for finding in findings.iter_mut() {
-                    finding.object = None;
-                }
-            }
-            Ok::<_, rusqlite::Error>(())
-        });
+    fn generation(&self) -> i64 {
+        self.generation
     }
 
-    /// Learns what other servers have recorded since this one's last write, and looks again at paths that both have seen.
-    fn learn(
-        &self,
-        conn: &Connection,
-        since: i64,
-        findings: &mut Vec<Finding>,
-    ) -> rusqlite::Result<()> {
+    fn call(&self) -> Option<&str> {
+        self.request.call.as_deref()
+    }
+
+    fn is_checkpoint(&self) -> bool {
+        self.request.is_checkpoint
+    }
+
+    fn rows(&self) -> usize {
+        self.findings.len()
+    }
+
+    fn paths_to_check(&self) -> Vec<&[u8]> {
+        match self.request.is_first_snapshot {
+            true => self.findings.iter().map(|f| f.path.as_slice()).collect(),
+            false => Vec::new(),
+        }
+    }
+
+    /// Looks again at paths that both this server and another have seen.
+    fn learn(&mut self, rows: Vec<(Vec<u8>, Option<Known>)>) {
+        if rows.is_empty() {
+            return;
+        }
         let mut learned: HashSet<Vec<u8>> = HashSet::new();
         {
-            let mut snapshot = self.snapshot.write();
-            store::snapshot_since(conn, since, |path, known| {
+            let mut snapshot = self.inner.snapshot.write();
+            for (path, known) in rows {
                 learned.insert(path.clone());
                 snapshot.set(path, known);
-            })?;
+            }
         }
-        if learned.is_empty() {
-            return Ok(());
-        }
-        let has_object = |id: &_| store::has_object(conn, id).unwrap_or(false);
-        let objects = self.repository();
-        let comparer = self.comparer(&has_object, Sharing::Unchanged(&objects), &|_| {});
-        findings.retain_mut(|finding| {
+        // A content that is stored already is offered again, which changes nothing.
+        let objects = self.inner.repository();
+        let comparer = self
+            .inner
+            .comparer(&|_| false, Sharing::Unchanged(&objects), &|_| {});
+        self.findings.retain_mut(|finding| {
             if !learned.contains(&finding.path) || finding.effect == Effect::Forget {
                 return true;
             }
@@ -216,7 +125,205 @@ impl Inner {
                 None => false,
             }
         });
-        Ok(())
+    }
+
+    fn contents_to_check(&self, used_bytes: u64) -> Vec<ObjectId> {
+        let is_full = used_bytes > self.inner.settings.max_bytes / 2;
+        let snapshot = self.inner.snapshot.read();
+        let mut ids = HashSet::new();
+        for finding in &self.findings {
+            if is_full {
+                ids.extend(finding.object.as_ref().map(|object| object.id));
+            }
+            let before = snapshot.state(&finding.path);
+            if finding.effect == Effect::Record && before != finding.state {
+                ids.extend(before.content());
+                ids.extend(finding.state.content());
+            }
+        }
+        ids.into_iter().collect()
+    }
+
+    fn decide(&mut self, mut found: CommitFound) -> CommitWrite<'_> {
+        let (inner, request) = (self.inner, self.request);
+        // What another server's call has said to be absent, or changed, before the first snapshot came to it: the change is
+        // that call's to record.
+        self.findings
+            .retain(|finding| !found.known_paths.contains(&finding.path));
+        let shared = match request.call {
+            Some(_) => found.was_shared,
+            None => request.entry.shared,
+        };
+        let mut changes = inner.changes(&self.findings, shared && !request.is_exact);
+        changes.extend(request.unknown.iter().cloned());
+        self.objects.clear();
+        let mut not_stored = false;
+        for finding in &mut self.findings {
+            // The first snapshot leaves room for entries.
+            let limit = match finding.effect {
+                Effect::Adopt => inner.settings.max_bytes / 2,
+                Effect::Record | Effect::Forget => inner.settings.max_bytes,
+            };
+            let is_full = found.used_bytes > limit;
+            let (object, was_changed) = object_to_store(finding, is_full, &found.stored);
+            not_stored |= was_changed;
+            if let Some(object) = object {
+                found.stored.insert(object.id);
+                self.objects.push(object);
+            }
+        }
+        if not_stored {
+            // States without their contents.
+            let states: HashMap<&[u8], PathState> = self
+                .findings
+                .iter()
+                .map(|f| (f.path.as_slice(), f.state))
+                .collect();
+            for change in &mut changes {
+                if let Some(state) = states.get(change.path.as_slice()) {
+                    change.after = *state;
+                }
+            }
+        }
+        let is_full = found.used_bytes > inner.settings.max_bytes;
+        let copied = inner.copy_shared(&mut changes, is_full, &mut found.stored);
+        self.objects.extend(copied);
+        let mut row = request.entry.clone();
+        row.shared = shared && !request.is_exact;
+        let is_moved = head_move(&row).is_some();
+        if !is_moved {
+            (row.head_before, row.head_after) = (None, None);
+        }
+        let counts = ChangeCounts {
+            ignored: request.ignored,
+            ..store::count_changes(&changes)
+        };
+        let is_entry = !changes.is_empty() || is_moved;
+        self.entry = is_entry.then_some(NewEntry {
+            source: self.source,
+            row,
+            counts,
+            changes,
+        });
+        CommitWrite {
+            generation: found.generation + i64::from(!self.findings.is_empty()),
+            looked_ns: self.looking_ns,
+            objects: &self.objects,
+            findings: &self.findings,
+            entry: self.entry.as_ref(),
+            taken_back: &request.taken_back,
+            is_checkpoint: request.is_checkpoint,
+            plan: request.plan.as_ref(),
+        }
+    }
+}
+
+/// What an entry says of HEAD, if that moved.
+fn head_move(entry: &NewEntryRow) -> Option<HeadMove> {
+    match (&entry.head_before, &entry.head_after) {
+        (Some(before), Some(after)) if before != after => Some(HeadMove {
+            before: before.clone(),
+            after: after.clone(),
+        }),
+        _ => None,
+    }
+}
+
+impl Inner {
+    /// Records the findings as one entry, if any is a change or HEAD moved.
+    pub(crate) fn commit(
+        &self,
+        work: &mut Work,
+        mut findings: Vec<Finding>,
+        source: EntrySource,
+        request: &CommitRequest,
+    ) -> Result<Option<Recorded>> {
+        if findings.is_empty() && request.is_empty() {
+            return Ok(None);
+        }
+        self.store_large_ahead(&mut findings);
+        self.copy_shared_ahead(&findings);
+        let mut commit = Commit {
+            inner: self,
+            request,
+            source,
+            store_number: work.store_number,
+            generation: work.generation,
+            looking_ns: work.looking_ns,
+            findings,
+            objects: Vec::new(),
+            entry: None,
+        };
+        let committed = self.store.commit(&mut commit).inspect_err(|_| {
+            // What was found is looked for again.
+            work.dirty.everything = true;
+        })?;
+        let Commit {
+            findings, entry, ..
+        } = commit;
+        let Some(committed) = committed else {
+            self.reset(work)?;
+            return Err(Error::Unavailable(
+                "its store was replaced; it is being built anew".to_owned(),
+            ));
+        };
+        work.generation = committed.generation;
+        work.newest_entry = committed.entry.or(work.newest_entry);
+        work.last_look_ns = work.looking_ns;
+        let mut snapshot = self.snapshot.write();
+        let mut linked: HashSet<u64> = HashSet::new();
+        for finding in findings {
+            let known = known_of(&finding);
+            let is_newly_linked = finding.stamp.is_linked()
+                && snapshot
+                    .get(&finding.path)
+                    .is_none_or(|known| !known.stamp.is_linked());
+            if is_newly_linked && !matches!(finding.state, PathState::Dir { .. }) {
+                linked.insert(finding.stamp.inode);
+            }
+            snapshot.set(finding.path, known);
+        }
+        if !linked.is_empty() {
+            snapshot.set_linked(&linked);
+        }
+        Ok(entry.map(|entry| Recorded {
+            id: committed.entry,
+            counts: entry.counts,
+            shared: entry.row.shared,
+            head_moved: head_move(&entry.row),
+            not_undoable: entry
+                .row
+                .not_undoable
+                .or_else(|| not_kept_text(&entry.changes)),
+        }))
+    }
+
+    /// Stores contents ahead of their entry.
+    pub(crate) fn store_ahead(&self, findings: &mut [Finding]) {
+        let objects = findings.iter().filter_map(|finding| finding.object.clone());
+        let objects: Vec<_> = objects.collect();
+        // What fails here is tried again with the entry.
+        let added = self.store.add_objects(&objects, self.settings.max_bytes);
+        if matches!(added, Ok(true)) {
+            for finding in findings.iter_mut() {
+                finding.object = None;
+            }
+        }
+    }
+
+    /// Stores contents ahead where they would make the transaction of their entry long.
+    fn store_large_ahead(&self, findings: &mut [Finding]) {
+        let objects = findings
+            .iter()
+            .filter_map(|finding| finding.object.as_ref());
+        let bytes: usize = objects.map(|object| object.body.len()).sum();
+        if self
+            .store
+            .max_inline_bytes()
+            .is_some_and(|limit| bytes > limit)
+        {
+            self.store_ahead(findings);
+        }
     }
 
     /// The changes among the findings, with moves recognised.
@@ -276,87 +383,46 @@ impl Inner {
         Ok(())
     }
 
-    /// The first write of a store names it, so that other processes notice when the file is replaced.
     pub(crate) fn read_numbers(&self, work: &mut Work) -> Result<()> {
-        let (store_number, is_built, looked_ns) = self.store.write(|conn| {
-            let mut number = store::number(conn, "store")?;
-            if number == 0 {
-                number = now_ns();
-                store::set_number(conn, "store", number)?;
-            }
-            let is_built = store::number(conn, "built")? != 0;
-            Ok::<_, rusqlite::Error>((number, is_built, store::number(conn, "looked_ns")?))
-        })?;
-        work.store_number = store_number;
-        work.is_built = is_built;
-        work.last_look_ns = looked_ns;
+        let state = self.store.open()?;
+        work.store_number = state.number;
+        work.is_built = state.is_built;
+        work.last_look_ns = state.looked_ns;
+        work.newest_entry = state.newest_entry;
+        work.has_plans = state.has_plans;
         Ok(())
     }
-}
-
-/// Drops what another server's call has said to be absent, or changed, before the first snapshot came to it: the change is
-/// that call's to record.
-fn drop_known(conn: &Connection, findings: &mut Vec<Finding>) -> rusqlite::Result<()> {
-    let mut known = HashSet::new();
-    for finding in findings.iter() {
-        if store::is_in_snapshot(conn, &finding.path)? {
-            known.insert(finding.path.clone());
-        }
-    }
-    findings.retain(|finding| !known.contains(&finding.path));
-    Ok(())
 }
 
 fn known_of(finding: &Finding) -> Option<Known> {
     (finding.state != PathState::Absent).then(|| Known::new(finding.state, finding.stamp))
 }
 
-/// Stores a finding's content; whether its state had to become one without.
-fn store_object(
-    conn: &Connection,
+/// The content of a finding that has to be stored, and whether its state had to become one without.
+fn object_to_store(
     finding: &mut Finding,
     is_full: bool,
-    now_ms: i64,
-) -> rusqlite::Result<bool> {
-    let Some(object) = finding.object.take() else {
-        return Ok(false);
+    stored: &HashSet<ObjectId>,
+) -> (Option<Arc<PackedObject>>, bool) {
+    let Some(object) = &finding.object else {
+        return (None, false);
     };
-    if !is_full {
-        store::add_object(conn, &object, now_ms)?;
-        return Ok(false);
+    if stored.contains(&object.id) {
+        return (None, false);
     }
-    if store::has_object(conn, &object.id)? {
-        return Ok(false);
+    match finding.state {
+        PathState::File { mode, size, .. } if is_full => {
+            finding.state = PathState::FileNotKept {
+                mode,
+                size,
+                why: NotKeptReason::StoreFull,
+            };
+            finding.object = None;
+            (None, true)
+        }
+        // A link's target is short.
+        _ => (Some(Arc::clone(object)), false),
     }
-    if let PathState::File { mode, size, .. } = finding.state {
-        finding.state = PathState::FileNotKept {
-            mode,
-            size,
-            why: NotKeptReason::StoreFull,
-        };
-        return Ok(true);
-    }
-    // A link's target is short.
-    store::add_object(conn, &object, now_ms)?;
-    Ok(false)
-}
-
-/// Whether other calls were active during this one; removes it from the active ones unless it goes on.
-fn end_call(conn: &Connection, request: &CommitRequest) -> rusqlite::Result<bool> {
-    let Some(call) = &request.call else {
-        return Ok(request.entry.shared);
-    };
-    let mut select = conn.prepare_cached("SELECT shared FROM active WHERE call = ?1")?;
-    let shared: bool = select.query_row([call], |row| row.get(0)).unwrap_or(false);
-    if request.is_checkpoint {
-        conn.execute(
-            "UPDATE active SET shared = EXISTS (SELECT 1 FROM active WHERE call != ?1) WHERE call = ?1",
-            params![call],
-        )?;
-    } else {
-        conn.execute("DELETE FROM active WHERE call = ?1", params![call])?;
-    }
-    Ok(shared)
 }
 
 fn not_kept_text(changes: &[ChangeRow]) -> Option<String> {

@@ -46,7 +46,7 @@ pub(crate) struct Finding {
     pub(crate) state: PathState,
     pub(crate) stamp: Stamp,
     /// The content, when the store may not have it.
-    pub(crate) object: Option<PackedObject>,
+    pub(crate) object: Option<Arc<PackedObject>>,
     pub(crate) effect: Effect,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Comparer<'a> {
     pub(crate) roots: &'a Roots,
     pub(crate) settings: &'a HistorySettings,
     pub(crate) snapshot: &'a SharedSnapshot,
-    /// Whether the store has a content already.
+    /// Whether the store has a content already; otherwise the finding has it.
     pub(crate) has_object: &'a dyn Fn(&ObjectId) -> bool,
     /// Contents that the store need not have.
     pub(crate) sharing: Sharing<'a>,
@@ -100,7 +100,7 @@ impl Comparer<'_> {
                 let content = blob_id(&target);
                 let stamp = Stamp::new(&stat, looked_ns);
                 let is_stored = (self.has_object)(&content);
-                let object = (!is_stored).then(|| PackedObject::pack(content, target));
+                let object = (!is_stored).then(|| Arc::new(PackedObject::pack(content, target)));
                 (PathState::Link { content }, stamp, object)
             }
             PathEntry::File { stat, file } => {
@@ -137,7 +137,7 @@ impl Comparer<'_> {
         file: Option<std::fs::File>,
         stamp: Stamp,
         known: Option<ObjectId>,
-    ) -> (PathState, Stamp, Option<PackedObject>) {
+    ) -> (PathState, Stamp, Option<Arc<PackedObject>>) {
         let mode = stat.st_mode & 0o1777;
         let not_kept = |size, why| PathState::FileNotKept { mode, size, why };
         if let Some(why) = self.why_not_kept(path, stamp.size) {
@@ -170,7 +170,7 @@ impl Comparer<'_> {
                 };
                 let is_kept =
                     (self.has_object)(&id) || self.sharing.has(&id, &content, known == Some(id));
-                let object = (!is_kept).then(|| PackedObject::pack(id, content));
+                let object = (!is_kept).then(|| Arc::new(PackedObject::pack(id, content)));
                 return (state, stamp, object);
             }
             stamp = again;

@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use llmc_envelope::clock::Clock;
-use llmc_envelope::store::{SqlLocation, SqlStore};
 use llmc_host::{Access, RootedPath, Workspace, lock};
+use llmc_store::Database;
 use serde::Serialize;
 
 use crate::compare::{Compared, Comparer, Finding, SharedSnapshot};
@@ -19,10 +18,11 @@ use crate::entry::{
 use crate::error::{Error, Result};
 use crate::recording::{Recording, RecordingScope};
 use crate::repository::RepositoryObjects;
-use crate::server::ServerMark;
 use crate::shared::Sharing;
 use crate::snapshot::now_ns;
-use crate::store;
+use crate::store::HistoryRows;
+use crate::store::postgres::PostgresHistory;
+use crate::store::sqlite::SqliteHistory;
 use crate::undo::{UndoReport, UndoRequest};
 use crate::watch::{Dirty, Watch};
 
@@ -92,9 +92,7 @@ pub struct History(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) files: Workspace,
     pub(crate) settings: HistorySettings,
-    pub(crate) store: SqlStore,
-    pub(crate) server: ServerMark,
-    pub(crate) clock: Clock,
+    pub(crate) store: Box<dyn HistoryRows>,
     pub(crate) snapshot: SharedSnapshot,
     /// The packs of the workspace's repository, which stay open as long as contents are shared with them.
     pub(crate) repository: Mutex<Option<Arc<RepositoryObjects>>>,
@@ -114,10 +112,12 @@ pub(crate) struct Work {
     pub(crate) is_loaded: bool,
     /// Whether the first snapshot is complete.
     pub(crate) is_built: bool,
-    /// Names the store's file; another number is another file.
+    /// Names the store; another number is another store, 0 means that it has not been opened.
     pub(crate) store_number: i64,
     /// The last write that the snapshot in memory knows.
     pub(crate) generation: i64,
+    pub(crate) newest_entry: Option<EntryId>,
+    pub(crate) has_plans: bool,
     pub(crate) watch: Option<Arc<Mutex<Watch>>>,
     pub(crate) wants_watch: bool,
     /// Until then the workspace is taken to have too many files still.
@@ -134,11 +134,10 @@ pub(crate) struct Work {
 pub(crate) struct Status {
     pub(crate) is_built: bool,
     pub(crate) off: Option<String>,
+    /// Why the store could not be used when that was last tried.
+    pub(crate) unavailable: Option<String>,
 }
 
-/// How long a call waits for what other servers record: longer than elsewhere, since without it a change cannot be undone,
-/// and well below the time limit of file calls (`mcp.tools.read_timeout`), since a stopped server may never release it.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(4);
 const WATCH_RETRY_INTERVAL: Duration = Duration::from_secs(300);
 /// A workspace with too many files is not looked at again for so many times the time that the look took, when it took long.
 const OVER_LIMIT_PAUSE: u32 = 20;
@@ -151,24 +150,8 @@ impl History {
     /// # Errors
     /// The store cannot be opened.
     pub fn open(state_dir: &Path, files: Workspace, settings: HistorySettings) -> Result<History> {
-        let file = SqlLocation::File(state_dir.join(store::STORE_FILE));
-        let opened = SqlStore::open_within(file, store::SCHEMA, LOCK_TIMEOUT)?;
-        let server = ServerMark::new(state_dir)
-            .map_err(|error| llmc_envelope::store::describe_io(&error))?;
-        let inner = Inner {
-            files,
-            settings,
-            store: opened,
-            server,
-            clock: Clock::system(),
-            snapshot: SharedSnapshot::default(),
-            repository: Mutex::default(),
-            work: Mutex::default(),
-            status: Mutex::default(),
-            built_files: AtomicU64::new(0),
-            claimed: Mutex::default(),
-            is_started: AtomicBool::new(false),
-        };
+        let store = Box::new(SqliteHistory::open(state_dir)?);
+        let inner = Inner::new(store, files, settings);
         {
             let mut work = lock(&inner.work);
             inner.read_numbers(&mut work)?;
@@ -176,6 +159,13 @@ impl History {
             inner.finish_plans(&mut work);
         }
         Ok(History(Arc::new(inner)))
+    }
+
+    /// The history that the servers of a team have in common. Connects to nothing: the database is used when the history is.
+    pub fn open_shared(database: Database, files: Workspace, settings: HistorySettings) -> History {
+        let workspace = files.roots.workspace().to_owned();
+        let store = PostgresHistory::new(database, workspace, settings.max_bytes);
+        History(Arc::new(Inner::new(Box::new(store), files, settings)))
     }
 
     /// Starts the thread that takes the first snapshot, watches folders and applies retention; it ends with the last
@@ -201,7 +191,7 @@ impl History {
 
     pub fn state(&self) -> HistoryState {
         let status = lock(&self.0.status).clone();
-        if let Some(why) = status.off {
+        if let Some(why) = status.off.or(status.unavailable) {
             return HistoryState::Off { why };
         }
         let done = self.0.built_files.load(Ordering::Relaxed);
@@ -228,11 +218,7 @@ impl History {
 
     /// Entries, newest first.
     pub fn list(&self, filter: &EntryFilter) -> Result<Vec<Entry>> {
-        let found = self
-            .0
-            .store
-            .read(|conn| store::list_entries(conn, filter))?;
-        Ok(found)
+        self.0.store.list(filter)
     }
 
     /// One entry with its changes.
@@ -240,18 +226,13 @@ impl History {
     /// # Errors
     /// [`Error::UnknownEntry`] also for an entry that the viewer may not see.
     pub fn show(&self, id: EntryId, viewer: &HistoryViewer) -> Result<EntryDetail> {
-        let found = self.0.store.read(|conn| {
-            let Some((entry, steps)) = store::entry(conn, id, viewer)? else {
-                return Ok(None);
-            };
-            Ok::<_, rusqlite::Error>(Some((entry, steps, store::changes_of(conn, id)?)))
-        })?;
-        let (entry, steps, changes) = found.ok_or(Error::UnknownEntry(id))?;
-        let changes = changes.into_iter().filter_map(|row| row.shown()).collect();
+        let found = self.0.store.entry(id, viewer)?;
+        let found = found.ok_or(Error::UnknownEntry(id))?;
+        let changes = found.changes.into_iter();
         Ok(EntryDetail {
-            entry,
-            changes,
-            steps,
+            entry: found.entry,
+            changes: changes.filter_map(|row| row.shown()).collect(),
+            steps: found.steps,
         })
     }
 
@@ -285,12 +266,7 @@ impl History {
 
     /// The paths whose state just before entry `id` differs from the newest recorded one.
     pub fn tree_at(&self, id: EntryId, viewer: &HistoryViewer) -> Result<Vec<PastState>> {
-        let found = self.0.store.read(|conn| {
-            if store::entry(conn, id, viewer)?.is_none() {
-                return Ok(None);
-            }
-            Ok::<_, rusqlite::Error>(Some(store::oldest_changes_since(conn, id)?))
-        })?;
+        let found = self.0.store.oldest_changes_since(id, viewer)?;
         let rows = found.ok_or(Error::UnknownEntry(id))?;
         let mut work = lock(&self.0.work);
         self.0.load(&mut work)?;
@@ -303,6 +279,14 @@ impl History {
                 state: row.before,
             })
             .collect())
+    }
+
+    /// The time by the clock that entries have, in milliseconds since 1970.
+    ///
+    /// # Errors
+    /// That is the clock of a database which cannot be used.
+    pub fn now_ms(&self) -> Result<i64> {
+        self.0.store.now_ms()
     }
 
     /// Checks the store.
@@ -322,6 +306,21 @@ impl History {
 }
 
 impl Inner {
+    fn new(store: Box<dyn HistoryRows>, files: Workspace, settings: HistorySettings) -> Inner {
+        Inner {
+            files,
+            settings,
+            store,
+            snapshot: SharedSnapshot::default(),
+            repository: Mutex::default(),
+            work: Mutex::default(),
+            status: Mutex::default(),
+            built_files: AtomicU64::new(0),
+            claimed: Mutex::default(),
+            is_started: AtomicBool::new(false),
+        }
+    }
+
     pub(crate) fn path_of(&self, path: &RootedPath) -> Vec<u8> {
         let absolute = path.absolute();
         let shown = absolute
@@ -331,7 +330,7 @@ impl Inner {
     }
 
     pub(crate) fn content(&self, id: &ObjectId) -> Result<Option<Vec<u8>>> {
-        let packed = self.store.read(|conn| store::object(conn, id))?;
+        let packed = self.store.object(id)?;
         match packed.map(|packed| packed.unpack()) {
             None => Ok(None),
             Some(Some(content)) => Ok(Some(content)),
@@ -373,46 +372,48 @@ impl Inner {
         compare: impl FnOnce(&Comparer<'_>, &mut Work) -> Result<T>,
     ) -> Result<T> {
         work.looking_ns = now_ns();
-        let has_object = |id: &ObjectId| {
-            self.store
-                .read(|conn| store::has_object(conn, id))
-                .unwrap_or(false)
-        };
+        let has_object = |id: &ObjectId| self.store.is_surely_stored(id);
         let store_ahead = |findings: &mut [Finding]| self.store_ahead(findings);
         compare(&self.comparer(&has_object, sharing, &store_ahead), work)
     }
 
     /// Brings the snapshot into memory, or up to date with what other servers have recorded.
     pub(crate) fn load(&self, work: &mut Work) -> Result<()> {
+        let loaded = self.load_rows(work);
+        let problem = match &loaded {
+            Err(error @ Error::Unavailable(_)) => Some(error.to_string()),
+            _ => None,
+        };
+        lock(&self.status).unavailable = problem;
+        loaded?;
+        self.set_built(work);
+        self.follow_repository();
+        Ok(())
+    }
+
+    fn load_rows(&self, work: &mut Work) -> Result<()> {
+        if work.store_number == 0 {
+            self.read_numbers(work)?;
+        }
         let since = match work.is_loaded {
             true => work.generation,
             false => -1,
         };
-        let (store_number, is_built, generation, looked_ns) = self.store.read(|conn| {
-            let generation = store::number(conn, "generation")?;
-            if generation > since {
-                let mut snapshot = self.snapshot.write();
-                store::snapshot_since(conn, since, |path, known| snapshot.set(path, known))?;
-            }
-            Ok::<_, rusqlite::Error>((
-                store::number(conn, "store")?,
-                store::number(conn, "built")? != 0,
-                generation,
-                store::number(conn, "looked_ns")?,
-            ))
+        let state = self.store.load(since, &mut |path, known| {
+            self.snapshot.write().set(path, known);
         })?;
-        if store_number != work.store_number {
+        if state.number != work.store_number {
             self.reset(work)?;
             return Err(Error::Unavailable(
-                "its file was replaced; it is being built anew".to_owned(),
+                "its store was replaced; it is being built anew".to_owned(),
             ));
         }
         work.is_loaded = true;
-        work.generation = generation;
-        work.is_built = is_built;
-        work.last_look_ns = work.last_look_ns.max(looked_ns);
-        self.set_built(work);
-        self.follow_repository();
+        work.generation = state.generation;
+        work.newest_entry = state.newest_entry;
+        work.has_plans = state.has_plans;
+        work.is_built = state.is_built;
+        work.last_look_ns = work.last_look_ns.max(state.looked_ns);
         Ok(())
     }
 

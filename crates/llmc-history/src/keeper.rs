@@ -15,10 +15,7 @@ use crate::entry::EntrySource;
 use crate::error::{Error, Result};
 use crate::history::{Inner, Work};
 use crate::shared::Sharing;
-use crate::store;
 
-/// Files of the first snapshot that are read while calls wait.
-const BUILD_BATCH: usize = 16;
 /// Between batches, so that calls get their turn.
 const BUILD_PAUSE: Duration = Duration::from_millis(1);
 const BUILD_NICE: i32 = 10;
@@ -28,6 +25,10 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 const SETTLE_TIME: Duration = Duration::from_millis(100);
 /// After a failure.
 const RETRY_INTERVAL: Duration = Duration::from_secs(30);
+/// The same with a store that others share: it may be away for a moment.
+const SHARED_RETRY_INTERVAL: Duration = Duration::from_secs(2);
+/// How often a server looks whether another one was killed in the middle of an undo.
+const TAKE_OVER_INTERVAL: Duration = Duration::from_secs(10);
 const SWEEP_INTERVAL: Duration = Duration::from_secs(3600);
 const FIRST_SWEEP: Duration = Duration::from_secs(60);
 
@@ -46,7 +47,9 @@ pub(crate) fn start(inner: &Arc<Inner>) {
 
 fn keep(weak: &Weak<Inner>) {
     let mut next_sweep = Instant::now() + FIRST_SWEEP;
+    let mut next_take_over = Instant::now() + TAKE_OVER_INTERVAL;
     let mut is_prepared = false;
+    let mut last_error = None;
     loop {
         let Some(inner) = weak.upgrade() else { return };
         // A store that was replaced is built anew.
@@ -55,9 +58,17 @@ fn keep(weak: &Weak<Inner>) {
                 Ok(()) => is_prepared = true,
                 Err(Error::TooManyFiles(_)) => return,
                 Err(error) => {
-                    tracing::warn!(%error, "history waits until it can be written");
+                    let interval = match inner.store.is_shared() {
+                        true => SHARED_RETRY_INTERVAL,
+                        false => RETRY_INTERVAL,
+                    };
+                    let said = error.to_string();
+                    if last_error.as_ref() != Some(&said) {
+                        tracing::warn!(%error, "history waits until it can be written");
+                    }
+                    last_error = Some(said);
                     drop(inner);
-                    wait(weak, RETRY_INTERVAL);
+                    wait(weak, interval);
                     continue;
                 }
             }
@@ -66,6 +77,12 @@ fn keep(weak: &Weak<Inner>) {
             next_sweep = Instant::now() + SWEEP_INTERVAL;
             if let Err(error) = inner.sweep() {
                 tracing::warn!(%error, "history was not tidied");
+            }
+        }
+        if inner.store.is_shared() && Instant::now() >= next_take_over {
+            next_take_over = Instant::now() + TAKE_OVER_INTERVAL;
+            if let Err(error) = inner.take_over() {
+                tracing::debug!(%error, "no look for undos of killed servers");
             }
         }
         let fd = lock(&inner.work)
@@ -109,9 +126,17 @@ impl Inner {
         self.build(BUILD_PAUSE)?;
         let mut work = lock(&self.work);
         self.load(&mut work)?;
-        if work.watch.is_none() && self.active_calls()? == 0 {
+        if work.watch.is_none() && self.store.active_calls()? == 0 {
             self.record_outside(&mut work)?;
         }
+        Ok(())
+    }
+
+    /// Finishes the undos of servers that were killed.
+    pub(crate) fn take_over(&self) -> Result<()> {
+        let mut work = lock(&self.work);
+        self.load(&mut work)?;
+        self.finish_plans(&mut work);
         Ok(())
     }
 
@@ -146,8 +171,9 @@ impl Inner {
                     return Ok(());
                 }
             }
-            match self.server.claim_build() {
+            match self.store.claim_build()? {
                 Some(claim) => break claim,
+                None if self.store.is_shared() => std::thread::sleep(POLL_INTERVAL / 2),
                 None => std::thread::sleep(POLL_INTERVAL / 10),
             }
         };
@@ -172,7 +198,7 @@ impl Inner {
         let sharing = Sharing::FirstSnapshot(&objects, &head);
         // In the order of a walk, so that what is near is read together.
         suspects.sort();
-        for batch in suspects.chunks(BUILD_BATCH) {
+        for batch in suspects.chunks(self.store.build_batch()) {
             let mut work = lock(&self.work);
             // A path that a call is changing, or has changed since the walk, is that call's to record.
             let mut paths = batch.to_vec();
@@ -193,8 +219,7 @@ impl Inner {
         }
         let mut work = lock(&self.work);
         self.copy_removed(&objects)?;
-        self.store
-            .write(|conn| store::set_number(conn, "built", 1))?;
+        self.store.set_built()?;
         work.is_built = true;
         self.set_built(&work);
         drop(claim);

@@ -5,13 +5,13 @@
 //!
 //! A call that may change files holds a [`Recording`] while it runs. What it changed is found by comparing the workspace with
 //! the snapshot, the newest state that history knows of every path; the differences become an [`Entry`], and their contents
-//! are kept by hash in one SQLite file that all servers of the workspace share.
+//! are kept by hash in one SQLite file that all servers of the workspace share, or in the database that a team shares.
 //!
 //! - [`History`]: the store and the snapshot of one workspace
 //! - [`Recording`]: the changes of one call
 //! - [`Entry`], [`PathChange`], [`PathState`]: what is recorded
 //! - [`UndoRequest`], [`UndoReport`]: taking changes back
-//! - `objects`, `store`: contents by git's blob id; SQL
+//! - `objects`, `store`: contents by git's blob id; rows, on SQLite and on PostgreSQL
 //! - `snapshot`, `compare`, `listing`, `stamps`, `watch`: which paths differ, and looking at as few of them as possible
 //! - `commit`, `restore`, `retention`: writing entries, putting states back, how long entries stay
 //! - `keeper`, `server`: the background thread; which servers of the workspace run
@@ -42,6 +42,12 @@ mod watch;
 
 #[cfg(test)]
 mod tests;
+
+/// The same tests on the database that servers share.
+#[cfg(test)]
+#[path = "tests/mod.rs"]
+#[allow(clippy::duplicate_mod, reason = "one test suite for both engines")]
+mod tests_on_postgres;
 
 pub use entry::{
     ChangeAction, ChangeAuthor, ChangeCounts, Entry, EntryDetail, EntryFilter, EntryId,

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 
 use llmc_host::walk::IgnoreLookup;
 use llmc_host::{Access, PathEntry, RootedPath, lock};
-use rusqlite::params;
 use serde::Serialize;
 
 use crate::commit::CommitRequest;
@@ -15,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::head;
 use crate::history::{Inner, Work};
 use crate::snapshot::{Stamp, now_ns};
-use crate::store::{self, ChangeRow, NewEntryRow};
+use crate::store::{ChangeRow, NewEntryRow};
 
 /// Steps of a script that are kept, and the length of one.
 const MAX_STEPS: usize = 500;
@@ -165,12 +164,11 @@ impl Recording {
         }
         if !findings.is_empty() {
             let mut request = CommitRequest::default();
-            request.entry.shared = inner.active_calls()? > 0;
+            request.entry.shared = inner.store.active_calls()? > 0;
             inner.commit(work, findings, EntrySource::Outside, &request)?;
         }
         if self.scope == RecordingScope::NamedPaths {
-            let newest = inner.store.read(|conn| store::newest_entry(conn, None))?;
-            notes.newest_entries.insert(key.to_vec(), newest);
+            notes.newest_entries.insert(key.to_vec(), work.newest_entry);
         }
         Ok(())
     }
@@ -178,11 +176,13 @@ impl Recording {
     /// The entry in which another server has recorded, as a change from outside, what this call changed: it compared the
     /// workspace between the change and the end of the call.
     fn recorded_by_another(&self, notes: &Notes) -> Result<Option<Recorded>> {
+        if notes.newest_entries.is_empty() {
+            return Ok(None);
+        }
+        let paths: Vec<&[u8]> = notes.newest_entries.keys().map(Vec::as_slice).collect();
+        let newest = self.inner.store.newest_entries(&paths)?;
         for (path, before) in &notes.newest_entries {
-            let newest = self
-                .inner
-                .store
-                .read(|conn| store::newest_entry(conn, Some(path)))?;
+            let newest = newest.get(path).copied();
             if newest.is_some() && newest > *before {
                 return Ok(Some(Recorded {
                     id: newest,
@@ -243,7 +243,11 @@ impl Recording {
     fn compare_and_commit(&self, notes: &mut Notes, end: RecordingEnd) -> Result<Option<Recorded>> {
         let inner = &*self.inner;
         let work = &mut *lock(&inner.work);
-        inner.load(work)?;
+        // Of named paths, the commit itself learns what others have recorded: that saves a round trip to a database.
+        let is_named = self.scope == RecordingScope::NamedPaths;
+        if !(is_named && work.is_loaded && inner.store.is_shared()) {
+            inner.load(work)?;
+        }
         let is_whole = self.scope == RecordingScope::Everything && notes.was_ready;
         let compared = match is_whole {
             true => inner.look(work)?,
@@ -325,10 +329,7 @@ impl Recording {
         }
         drop(claimed);
         if let Some(call) = &notes.call {
-            let _ = self
-                .inner
-                .store
-                .write(|conn| conn.execute("DELETE FROM active WHERE call = ?1", [call]));
+            let _ = self.inner.store.end_call(call);
         }
     }
 }
@@ -439,41 +440,10 @@ fn ignored_state(path: &RootedPath) -> (PathState, Stamp) {
 }
 
 impl Inner {
-    /// Marks a call as running, and all calls that run beside it as shared; whether there are others.
+    /// Marks a call as running; whether there are others.
     pub(crate) fn begin_call(&self) -> Result<(String, bool)> {
         let call = ulid::Ulid::new().to_string();
-        let now_ms = self.clock.now_ms();
-        let are_others = self.store.write(|conn| {
-            let are_others = self.live_calls(conn)? > 0;
-            if are_others {
-                conn.execute("UPDATE active SET shared = 1", [])?;
-            }
-            conn.prepare_cached("INSERT INTO active VALUES (?1, ?2, ?3, ?4)")?
-                .execute(params![call, self.server.name(), now_ms, are_others])?;
-            Ok::<_, rusqlite::Error>(are_others)
-        })?;
+        let are_others = self.store.begin_call(&call)?;
         Ok((call, are_others))
-    }
-
-    /// Calls of all servers that may be changing anything now.
-    pub(crate) fn active_calls(&self) -> Result<usize> {
-        Ok(self.store.write(|conn| self.live_calls(conn))?)
-    }
-
-    /// Counts the running calls, having removed those of servers that have ended.
-    fn live_calls(&self, conn: &rusqlite::Connection) -> rusqlite::Result<usize> {
-        let rows: Vec<(String, String)> = conn
-            .prepare_cached("SELECT call, server FROM active")?
-            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
-            .collect::<rusqlite::Result<_>>()?;
-        let mut live = 0;
-        for (call, server) in rows {
-            if self.server.is_dead(&server) {
-                conn.execute("DELETE FROM active WHERE call = ?1", [call])?;
-            } else {
-                live += 1;
-            }
-        }
-        Ok(live)
     }
 }

@@ -13,7 +13,7 @@ use crate::entry::{ChangeAuthor, EntryId, ObjectId, PathState};
 use crate::error::{Error, Result};
 use crate::history::{Inner, Work};
 use crate::objects::blob_id;
-use crate::store::{NewEntryRow, state_columns, state_from};
+use crate::store::{NewEntryRow, PlanId, state_columns, state_from};
 use crate::undo::UndoConflict;
 
 /// What an undo is about to do.
@@ -114,37 +114,17 @@ impl Inner {
     ) -> Result<(Option<EntryId>, Vec<UndoConflict>)> {
         let text =
             serde_json::to_string(&plan).map_err(|error| Error::Unavailable(error.to_string()))?;
-        let id = self.store.write(|conn| {
-            conn.execute(
-                "INSERT INTO plans (server, plan) VALUES (?1, ?2)",
-                [self.server.name(), &text],
-            )?;
-            Ok::<_, rusqlite::Error>(conn.last_insert_rowid())
-        })?;
+        let id = self.store.add_plan(&text)?;
         self.carry_out(work, id, plan, RestoreRun::First, cancel)
     }
 
     /// Finishes the undos of processes that were killed.
     pub(crate) fn finish_plans(&self, work: &mut Work) {
-        let plans = self.store.read(|conn| {
-            conn.prepare_cached("SELECT id, server, plan FROM plans")?
-                .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
-                .collect::<rusqlite::Result<Vec<(i64, String, String)>>>()
-        });
-        for (id, server, text) in plans.unwrap_or_default() {
-            if server != self.server.name() && !self.server.is_dead(&server) {
-                continue;
-            }
-            // Of several processes one finishes it.
-            let claimed = self.store.write(|conn| {
-                conn.execute(
-                    "UPDATE plans SET server = ?1 WHERE id = ?2 AND server = ?3",
-                    rusqlite::params![self.server.name(), id, server],
-                )
-            });
-            if !matches!(claimed, Ok(1)) {
-                continue;
-            }
+        if !work.has_plans {
+            return;
+        }
+        let plans = self.store.take_plans();
+        for (id, text) in plans.unwrap_or_default() {
             let finished = match serde_json::from_str::<RestorePlan>(&text) {
                 Ok(plan) => self
                     .load(work)
@@ -153,9 +133,7 @@ impl Inner {
                     })
                     .map(|(entry, failed)| (entry, failed.len())),
                 Err(error) => {
-                    let _ = self
-                        .store
-                        .write(|conn| conn.execute("DELETE FROM plans WHERE id = ?1", [id]));
+                    let _ = self.store.remove_plan(&id);
                     Err(Error::Unavailable(error.to_string()))
                 }
             };
@@ -175,7 +153,7 @@ impl Inner {
     fn carry_out(
         &self,
         work: &mut Work,
-        id: i64,
+        id: PlanId,
         mut plan: RestorePlan,
         run: RestoreRun,
         cancel: &CancelToken,

@@ -9,7 +9,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use llmc_host::{Access, PathEntry, lock};
-use rusqlite::Connection;
 
 use crate::compare::{Effect, Finding, MAX_WAITING_BYTES, read_all};
 use crate::entry::{NotKeptReason, ObjectId, PathState};
@@ -17,7 +16,7 @@ use crate::error::Result;
 use crate::history::Inner;
 use crate::objects::{PackedObject, blob_id};
 use crate::repository::RepositoryObjects;
-use crate::store::{self, ChangeRow};
+use crate::store::{ChangeRow, UnstoredPath};
 
 /// Which contents the store need not have because the workspace's repository has them.
 #[derive(Clone, Copy)]
@@ -68,14 +67,11 @@ impl Inner {
                 tracing::warn!(%error, "contents of an overwritten pack were not copied");
             }
         }
-        let checked = self.store.read(|conn| store::number(conn, "packs"));
+        let checked = self.store.packs();
         if !is_same || !matches!(checked, Ok(checked) if checked == number) {
-            let copied = self.copy_missing(old.as_deref(), &fresh).and_then(|()| {
-                let set = self
-                    .store
-                    .write(|conn| store::set_number(conn, "packs", number));
-                Ok(set?)
-            });
+            let copied = self
+                .copy_missing(old.as_deref(), &fresh)
+                .and_then(|()| self.store.set_packs(number));
             if let Err(error) = copied {
                 // The old packs stay open, and the next call tries again.
                 tracing::warn!(%error, "contents of removed packs were not copied");
@@ -97,13 +93,14 @@ impl Inner {
 
     /// Copies the contents of the snapshot that are neither stored nor in the packs `now`.
     fn copy_missing(&self, old: Option<&RepositoryObjects>, now: &RepositoryObjects) -> Result<()> {
-        let missing = self
-            .store
-            .read(|conn| store::unstored(conn, |id, size| !now.is_readable(id, size)))?;
+        let missing = self.store.unstored()?;
+        let missing = missing
+            .into_iter()
+            .filter(|unstored| !now.is_readable(&unstored.id, unstored.size));
         // Half of the room, like the first snapshot: entries need the rest.
         let mut waiting = WaitingObjects::new(self, self.settings.max_bytes / 2);
         let mut copied: HashSet<ObjectId> = HashSet::new();
-        for (path, id) in missing {
+        for UnstoredPath { path, id, .. } in missing {
             if copied.contains(&id) {
                 continue;
             }
@@ -135,17 +132,30 @@ impl Inner {
         if objects.is_empty() {
             return;
         }
-        let mut waiting = WaitingObjects::new(self, self.settings.max_bytes);
+        let mut needed: Vec<ObjectId> = Vec::new();
+        let mut bytes: u64 = 0;
         for finding in findings {
             let before = self.snapshot.read().state(&finding.path);
             let is_change = finding.effect == Effect::Record && before != finding.state;
-            let Some(id) = before.content().filter(|_| is_change) else {
-                continue;
-            };
-            let is_stored = self.store.read(|conn| store::has_object(conn, &id));
-            if !matches!(is_stored, Ok(true))
-                && let Some(content) = objects.blob(&id)
-                && waiting.add(id, Arc::unwrap_or_clone(content)).is_err()
+            if let PathState::File { size, content, .. } = before
+                && is_change
+                && objects.is_readable(&content, size)
+            {
+                needed.push(content);
+                bytes += size;
+            }
+        }
+        let is_inline = |limit: usize| bytes <= limit as u64;
+        if needed.is_empty() || self.store.max_inline_bytes().is_some_and(is_inline) {
+            return;
+        }
+        let Ok(stored) = self.store.stored(&needed) else {
+            return;
+        };
+        let mut waiting = WaitingObjects::new(self, self.settings.max_bytes);
+        for id in needed.iter().filter(|id| !stored.contains(id)) {
+            if let Some(content) = objects.blob(id)
+                && waiting.add(*id, Arc::unwrap_or_clone(content)).is_err()
             {
                 break;
             }
@@ -154,15 +164,15 @@ impl Inner {
         let _ = waiting.store();
     }
 
-    /// Copies the contents of changes that are not stored yet; states whose content is lost say so.
+    /// The contents of changes that are not stored yet; states whose content is lost say so.
     pub(crate) fn copy_shared(
         &self,
-        conn: &Connection,
         changes: &mut [ChangeRow],
         is_full: bool,
-        now_ms: i64,
-    ) -> rusqlite::Result<()> {
+        stored: &mut HashSet<ObjectId>,
+    ) -> Vec<Arc<PackedObject>> {
         let objects = self.repository();
+        let mut copied = Vec::new();
         for change in changes {
             for state in [&mut change.before, &mut change.after] {
                 let PathState::File {
@@ -173,7 +183,7 @@ impl Inner {
                 else {
                     continue;
                 };
-                if store::has_object(conn, &id)? {
+                if stored.contains(&id) {
                     continue;
                 }
                 let lost = |why| PathState::FileNotKept { mode, size, why };
@@ -181,13 +191,14 @@ impl Inner {
                     Some(_) if is_full => *state = lost(NotKeptReason::StoreFull),
                     Some(content) => {
                         let object = PackedObject::pack(id, Arc::unwrap_or_clone(content));
-                        store::add_object(conn, &object, now_ms)?;
+                        stored.insert(id);
+                        copied.push(Arc::new(object));
                     }
                     None => *state = lost(NotKeptReason::GitRemoved),
                 }
             }
         }
-        Ok(())
+        copied
     }
 }
 
@@ -196,7 +207,7 @@ struct WaitingObjects<'a> {
     inner: &'a Inner,
     /// Bytes of the store up to which more is stored.
     max_store_bytes: u64,
-    objects: Vec<PackedObject>,
+    objects: Vec<Arc<PackedObject>>,
     bytes: usize,
 }
 
@@ -213,7 +224,7 @@ impl WaitingObjects<'_> {
     fn add(&mut self, id: ObjectId, content: Vec<u8>) -> Result<()> {
         let object = PackedObject::pack(id, content);
         self.bytes += object.body.len();
-        self.objects.push(object);
+        self.objects.push(Arc::new(object));
         match self.bytes > MAX_WAITING_BYTES {
             true => self.store(),
             false => Ok(()),
@@ -226,18 +237,10 @@ impl WaitingObjects<'_> {
         if objects.is_empty() {
             return Ok(());
         }
-        let now_ms = self.inner.clock.now_ms();
-        self.inner.store.write(|conn| {
-            let mut used = store::used_bytes(conn)?;
-            for object in &objects {
-                used += object.body.len() as u64;
-                if used > self.max_store_bytes {
-                    break;
-                }
-                store::add_object(conn, object, now_ms)?;
-            }
-            Ok::<_, rusqlite::Error>(())
-        })?;
+        // What does not fit is left out.
+        self.inner
+            .store
+            .add_objects(&objects, self.max_store_bytes)?;
         Ok(())
     }
 }

@@ -1,72 +1,255 @@
-//! The history's SQL: one file that all servers of a workspace share.
+//! What an engine keeps of a history, behind one trait: entries, changes, contents, the snapshot, running calls, undo plans.
 //!
-//! A write is one immediate transaction. `snapshot` carries the newest state of every path with the number of the write that
-//! last changed it (`gen`), so that a server learns what others have recorded since its own last write.
+//! There are two engines: a SQLite file in the state directory, and the database that the servers of a team share. A write
+//! is one transaction in which no other server writes. The snapshot carries the newest state of every path with the number of
+//! the write that last changed it (`gen`), so that a server learns what others have recorded since its own last write.
 
-use llmc_envelope::store::SqlSchema;
-use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRef};
-use rusqlite::{Connection, OptionalExtension, Result, Row, ToSql, params};
+pub(crate) mod marker;
+pub(crate) mod postgres;
+pub(crate) mod sqlite;
 
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::compare::Finding;
 use crate::entry::{
     ChangeAction, ChangeAuthor, ChangeCounts, Entry, EntryFilter, EntryId, EntrySource,
     HistoryViewer, NotKeptReason, ObjectId, PathChange, PathState,
 };
+use crate::error::Result;
+use crate::history::HistoryCheck;
 use crate::objects::PackedObject;
 use crate::snapshot::{Known, Stamp};
 
-/// The store's file in the state directory.
-pub(crate) const STORE_FILE: &str = "history.db";
+/// The rows of one workspace. Every method is one transaction, or several short ones.
+pub(crate) trait HistoryRows: Send + Sync {
+    /// Makes the store if there is none; the first write of a store names it, so that others notice when it is replaced.
+    fn open(&self) -> Result<StoreState>;
 
-pub(crate) const SCHEMA: SqlSchema = SqlSchema {
-    version: 2,
-    sql: "
-CREATE TABLE numbers (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE objects (
-    number INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, size INTEGER NOT NULL,
-    compressed INTEGER NOT NULL, added_ms INTEGER NOT NULL, body BLOB NOT NULL);
-CREATE TABLE snapshot (
-    path BLOB PRIMARY KEY, gen INTEGER NOT NULL,
-    kind INTEGER NOT NULL, mode INTEGER NOT NULL, size INTEGER NOT NULL, id BLOB, why INTEGER,
-    mtime_ns INTEGER NOT NULL, ctime_ns INTEGER NOT NULL, inode INTEGER NOT NULL, flags INTEGER NOT NULL) WITHOUT ROWID;
-CREATE INDEX snapshot_gen ON snapshot (gen);
-CREATE INDEX snapshot_id ON snapshot (id);
-CREATE TABLE entries (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, time_ms INTEGER NOT NULL, source INTEGER NOT NULL,
-    principal TEXT NOT NULL, agent TEXT NOT NULL, session TEXT NOT NULL, tool TEXT NOT NULL, args TEXT NOT NULL,
-    created INTEGER NOT NULL, changed INTEGER NOT NULL, deleted INTEGER NOT NULL, moved INTEGER NOT NULL,
-    not_kept INTEGER NOT NULL, ignored INTEGER NOT NULL, shared INTEGER NOT NULL, head_before TEXT, head_after TEXT,
-    undoes TEXT NOT NULL, steps TEXT NOT NULL, not_undoable TEXT);
-CREATE INDEX entries_session ON entries (session);
-CREATE TABLE changes (
-    entry INTEGER NOT NULL, path BLOB NOT NULL, moved_from BLOB, moved_to BLOB,
-    old_kind INTEGER NOT NULL, old_mode INTEGER NOT NULL, old_size INTEGER NOT NULL, old_id BLOB, old_why INTEGER,
-    new_kind INTEGER NOT NULL, new_mode INTEGER NOT NULL, new_size INTEGER NOT NULL, new_id BLOB, new_why INTEGER,
-    shared INTEGER NOT NULL, undone_by INTEGER, PRIMARY KEY (entry, path)) WITHOUT ROWID;
-CREATE INDEX changes_path ON changes (path);
-CREATE INDEX changes_old ON changes (old_id);
-CREATE INDEX changes_new ON changes (new_id);
-CREATE INDEX changes_undone ON changes (undone_by) WHERE undone_by IS NOT NULL;
-CREATE TABLE active (call TEXT PRIMARY KEY, server TEXT NOT NULL, since_ms INTEGER NOT NULL, shared INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE plans (id INTEGER PRIMARY KEY AUTOINCREMENT, server TEXT NOT NULL, plan TEXT NOT NULL);
-",
-};
+    /// Calls `each` with every path whose state changed after the write `since`; a path that is gone has no `Known`.
+    fn load(&self, since: i64, each: &mut dyn FnMut(Vec<u8>, Option<Known>)) -> Result<StoreState>;
+
+    /// Entries, newest first.
+    fn list(&self, filter: &EntryFilter) -> Result<Vec<Entry>>;
+
+    /// An entry with its changes, by path.
+    fn entry(&self, id: EntryId, viewer: &HistoryViewer) -> Result<Option<StoredEntry>>;
+
+    /// Entries with their changes, newest first, until more than `max_changes` are found.
+    fn choose(
+        &self,
+        chosen: &ChosenEntries<'_>,
+        viewer: &HistoryViewer,
+        max_changes: usize,
+    ) -> Result<Vec<StoredEntry>>;
+
+    /// Of every path that an entry from `id` on changed, the oldest of these changes; `None` without that entry.
+    fn oldest_changes_since(
+        &self,
+        id: EntryId,
+        viewer: &HistoryViewer,
+    ) -> Result<Option<Vec<ChangeRow>>>;
+
+    /// The newest entry that has a change of each path.
+    fn newest_entries(&self, paths: &[&[u8]]) -> Result<HashMap<Vec<u8>, EntryId>>;
+
+    /// Whether a content is stored, as far as that is known without waiting: for one that is not, the content is offered
+    /// again, which changes nothing.
+    fn is_surely_stored(&self, id: &ObjectId) -> bool;
+
+    /// Which of these contents are stored.
+    fn stored(&self, ids: &[ObjectId]) -> Result<HashSet<ObjectId>>;
+
+    fn object(&self, id: &ObjectId) -> Result<Option<PackedObject>>;
+
+    /// Stores contents ahead of their entry until the store has `max_bytes`; whether all are stored.
+    fn add_objects(&self, objects: &[Arc<PackedObject>], max_bytes: u64) -> Result<bool>;
+
+    /// Bytes of contents that go with the transaction of their entry, where more have to be stored ahead of it.
+    fn max_inline_bytes(&self) -> Option<usize>;
+
+    /// The paths of the snapshot whose contents are not stored.
+    fn unstored(&self) -> Result<Vec<UnstoredPath>>;
+
+    /// Names the packs whose contents need not be stored.
+    fn packs(&self) -> Result<i64>;
+    fn set_packs(&self, number: i64) -> Result<()>;
+
+    /// The first snapshot is complete.
+    fn set_built(&self) -> Result<()>;
+
+    /// The right to take the first snapshot; `None` while another process has it.
+    fn claim_build(&self) -> Result<Option<BuildClaim>>;
+
+    /// Files of the first snapshot that are read and stored at a time.
+    fn build_batch(&self) -> usize;
+
+    /// The clock of entries.
+    fn now_ms(&self) -> Result<i64>;
+
+    /// Whether servers on other machines use it, and it may be away.
+    fn is_shared(&self) -> bool;
+
+    /// Marks a call as running, and all calls that run beside it as shared; whether there are others.
+    fn begin_call(&self, call: &str) -> Result<bool>;
+    fn end_call(&self, call: &str) -> Result<()>;
+
+    /// Calls of all servers that may be changing anything now.
+    fn active_calls(&self) -> Result<usize>;
+
+    fn add_plan(&self, plan: &str) -> Result<PlanId>;
+
+    /// Plans of this process and of those that have ended, which this process has to finish from now on.
+    fn take_plans(&self) -> Result<Vec<(PlanId, String)>>;
+    fn remove_plan(&self, id: &PlanId) -> Result<()>;
+
+    /// Records an entry; `None` when the store is another than `work` knows.
+    fn commit(&self, work: &mut dyn CommitWork) -> Result<Option<Committed>>;
+
+    /// Removes some entries that are too old, from the old end up to the first that is young enough; how many.
+    fn remove_old(&self, keep_days: u32) -> Result<u64>;
+    /// Removes some of the oldest entries; how many.
+    fn remove_oldest(&self) -> Result<u64>;
+    /// Removes contents that neither an entry nor the snapshot refers to, from an object on; how many, and where to go on.
+    fn remove_unused(&self, from: i64) -> Result<(u64, Option<i64>)>;
+    /// Removes what else is of no use any more.
+    fn tidy(&self) -> Result<()>;
+    /// Bytes that count for the limit.
+    fn used_bytes(&self) -> Result<u64>;
+
+    /// Counts what there is and looks for damage, but for that of contents.
+    fn check(&self) -> Result<HistoryCheck>;
+    /// Some contents after this one, to be checked; all of them, or as many as are worth the time.
+    fn objects_to_check(&self, after: i64) -> Result<Vec<(i64, ObjectId)>>;
+
+    #[cfg(test)]
+    fn set_clock(&mut self, clock: llmc_envelope::clock::Clock);
+    /// The name of this process in rows.
+    #[cfg(test)]
+    fn server_name(&self) -> String;
+}
+
+/// An undo that was begun.
+pub(crate) type PlanId = String;
+
+/// The right to take the first snapshot, until it is dropped.
+pub(crate) struct BuildClaim {
+    pub(crate) _release: Box<dyn Send>,
+}
+
+/// What a store says of itself.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct StoreState {
+    /// Names the store; another number is another store.
+    pub(crate) number: i64,
+    /// Whether the first snapshot is complete.
+    pub(crate) is_built: bool,
+    /// The last write.
+    pub(crate) generation: i64,
+    /// When the last comparison that was recorded began.
+    pub(crate) looked_ns: i64,
+    pub(crate) newest_entry: Option<EntryId>,
+    /// Whether some undo has begun and not ended.
+    pub(crate) has_plans: bool,
+}
+
+/// An entry with its changes and the steps of a script.
+#[derive(Debug)]
+pub(crate) struct StoredEntry {
+    pub(crate) entry: Entry,
+    pub(crate) steps: Vec<String>,
+    pub(crate) changes: Vec<ChangeRow>,
+}
+
+/// Which entries an undo means.
+#[derive(Debug)]
+pub(crate) enum ChosenEntries<'a> {
+    /// Both included, changes from outside among them.
+    Range(EntryId, EntryId),
+    /// Without changes from outside.
+    Session(&'a str),
+    /// After this time, without changes from outside. By id: a clock that was set back must not hide an entry.
+    Since(i64),
+}
+
+/// A path of the snapshot whose content is not stored.
+#[derive(Debug)]
+pub(crate) struct UnstoredPath {
+    pub(crate) path: Vec<u8>,
+    pub(crate) id: ObjectId,
+    pub(crate) size: u64,
+}
+
+/// What the transaction of a commit asks the process that commits. It may be asked again from the start, when a connection
+/// was lost.
+pub(crate) trait CommitWork {
+    fn store_number(&self) -> i64;
+    /// The last write that the process knows.
+    fn generation(&self) -> i64;
+    /// The call whose end this is.
+    fn call(&self) -> Option<&str>;
+    /// Whether that call goes on.
+    fn is_checkpoint(&self) -> bool;
+    /// About how many rows will be written.
+    fn rows(&self) -> usize;
+    /// Paths of which the work must know whether any server has said something of them, their absence included.
+    fn paths_to_check(&self) -> Vec<&[u8]>;
+    /// Takes in what others have recorded since [`CommitWork::generation`].
+    fn learn(&mut self, rows: Vec<(Vec<u8>, Option<Known>)>);
+    /// Contents of which the work must know whether they are stored.
+    fn contents_to_check(&self, used_bytes: u64) -> Vec<ObjectId>;
+    /// What is to be written.
+    fn decide(&mut self, found: CommitFound) -> CommitWrite<'_>;
+}
+
+/// What a commit finds, with all other writers locked out.
+#[derive(Debug, Default)]
+pub(crate) struct CommitFound {
+    /// The last write.
+    pub(crate) generation: i64,
+    pub(crate) used_bytes: u64,
+    /// Of [`CommitWork::contents_to_check`].
+    pub(crate) stored: HashSet<ObjectId>,
+    /// Of [`CommitWork::paths_to_check`].
+    pub(crate) known_paths: HashSet<Vec<u8>>,
+    /// Whether other calls were active during [`CommitWork::call`].
+    pub(crate) was_shared: bool,
+}
+
+/// What a commit writes.
+pub(crate) struct CommitWrite<'a> {
+    pub(crate) generation: i64,
+    pub(crate) looked_ns: i64,
+    pub(crate) objects: &'a [Arc<PackedObject>],
+    /// States for the snapshot.
+    pub(crate) findings: &'a [Finding],
+    pub(crate) entry: Option<&'a NewEntry>,
+    /// Changes that the entry takes back.
+    pub(crate) taken_back: &'a [(EntryId, Vec<u8>)],
+    /// Whether the call goes on.
+    pub(crate) is_checkpoint: bool,
+    /// The plan of an undo that is done.
+    pub(crate) plan: Option<&'a PlanId>,
+}
+
+/// What a commit has written.
+#[derive(Debug)]
+pub(crate) struct Committed {
+    pub(crate) generation: i64,
+    pub(crate) entry: Option<EntryId>,
+}
+
+/// An entry to be written.
+#[derive(Debug)]
+pub(crate) struct NewEntry {
+    pub(crate) source: EntrySource,
+    pub(crate) row: NewEntryRow,
+    pub(crate) counts: ChangeCounts,
+    pub(crate) changes: Vec<ChangeRow>,
+}
 
 /// Columns of a [`PathState`].
-type StateColumns = (i64, i64, i64, Option<ObjectId>, Option<i64>);
-
-impl ToSql for ObjectId {
-    fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
-        Ok(ToSqlOutput::Borrowed(ValueRef::Blob(&self.0)))
-    }
-}
-
-impl FromSql for ObjectId {
-    fn column_result(value: ValueRef<'_>) -> FromSqlResult<ObjectId> {
-        let bytes = value.as_blob()?;
-        let id = bytes.try_into().map_err(|_| FromSqlError::InvalidType)?;
-        Ok(ObjectId(id))
-    }
-}
+pub(crate) type StateColumns = (i64, i64, i64, Option<ObjectId>, Option<i64>);
 
 const REASONS: [NotKeptReason; 7] = [
     NotKeptReason::TooLarge,
@@ -124,15 +307,15 @@ pub(crate) fn state_from(columns: StateColumns) -> PathState {
     }
 }
 
-/// The columns of a state, from `first` on.
-fn state_row(row: &Row<'_>, first: usize) -> Result<PathState> {
-    Ok(state_from((
-        row.get(first)?,
-        row.get(first + 1)?,
-        row.get(first + 2)?,
-        row.get(first + 3)?,
-        row.get(first + 4)?,
-    )))
+/// What the snapshot stores of a path; one that is gone keeps a row so that other servers learn of it.
+pub(crate) fn snapshot_columns(finding: &Finding) -> (StateColumns, Stamp) {
+    let mut columns = state_columns(&finding.state);
+    let stamp = match finding.state {
+        PathState::Absent => Stamp::default(),
+        _ => finding.stamp,
+    };
+    columns.2 = i64::try_from(stamp.size).unwrap_or(i64::MAX);
+    (columns, stamp)
 }
 
 /// One change of an entry as it is stored: a move is two of them.
@@ -206,223 +389,7 @@ pub(crate) fn count_changes(changes: &[ChangeRow]) -> ChangeCounts {
     counts
 }
 
-pub(crate) fn number(conn: &Connection, name: &str) -> Result<i64> {
-    let found = conn
-        .prepare_cached("SELECT value FROM numbers WHERE name = ?1")?
-        .query_row([name], |row| row.get(0))
-        .optional()?;
-    Ok(found.unwrap_or(0))
-}
-
-pub(crate) fn set_number(conn: &Connection, name: &str, value: i64) -> Result<()> {
-    conn.prepare_cached("INSERT OR REPLACE INTO numbers VALUES (?1, ?2)")?
-        .execute(params![name, value])?;
-    Ok(())
-}
-
-/// Bytes of the store that are in use.
-pub(crate) fn used_bytes(conn: &Connection) -> Result<u64> {
-    let pragma = |name: &str| -> Result<i64> {
-        conn.query_row(&format!("PRAGMA {name}"), [], |row| row.get(0))
-    };
-    let pages = pragma("page_count")? - pragma("freelist_count")?;
-    Ok(u64::try_from(pages.saturating_mul(pragma("page_size")?)).unwrap_or(0))
-}
-
-pub(crate) fn has_object(conn: &Connection, id: &ObjectId) -> Result<bool> {
-    conn.prepare_cached("SELECT 1 FROM objects WHERE id = ?1")?
-        .exists([id])
-}
-
-pub(crate) fn add_object(conn: &Connection, object: &PackedObject, now_ms: i64) -> Result<()> {
-    conn.prepare_cached(
-        "INSERT OR IGNORE INTO objects (id, size, compressed, added_ms, body) VALUES (?1, ?2, ?3, ?4, ?5)",
-    )?
-    .execute(params![
-        object.id,
-        i64::try_from(object.size).unwrap_or(i64::MAX),
-        object.is_compressed,
-        now_ms,
-        object.body
-    ])?;
-    Ok(())
-}
-
-pub(crate) fn object(conn: &Connection, id: &ObjectId) -> Result<Option<PackedObject>> {
-    conn.prepare_cached("SELECT size, compressed, body FROM objects WHERE id = ?1")?
-        .query_row([id], |row| {
-            let size: i64 = row.get(0)?;
-            Ok(PackedObject {
-                id: *id,
-                size: u64::try_from(size).unwrap_or(0),
-                is_compressed: row.get(1)?,
-                body: row.get(2)?,
-            })
-        })
-        .optional()
-}
-
-/// The paths of the snapshot whose contents are not stored, with these contents, as far as `is_wanted`.
-pub(crate) fn unstored(
-    conn: &Connection,
-    mut is_wanted: impl FnMut(&ObjectId, u64) -> bool,
-) -> Result<Vec<(Vec<u8>, ObjectId)>> {
-    let mut found = Vec::new();
-    let mut select = conn.prepare_cached(
-        "SELECT path, id, size FROM snapshot WHERE id IS NOT NULL
-           AND NOT EXISTS (SELECT 1 FROM objects WHERE objects.id = snapshot.id)",
-    )?;
-    let mut rows = select.query([])?;
-    while let Some(row) = rows.next()? {
-        let id = row.get(1)?;
-        let size: i64 = row.get(2)?;
-        if is_wanted(&id, u64::try_from(size).unwrap_or(0)) {
-            found.push((row.get(0)?, id));
-        }
-    }
-    Ok(found)
-}
-
-/// Calls `each` with every path whose state changed after the write `since`; a path that is gone has no `Known`.
-pub(crate) fn snapshot_since(
-    conn: &Connection,
-    since: i64,
-    mut each: impl FnMut(Vec<u8>, Option<Known>),
-) -> Result<()> {
-    let mut select = conn.prepare_cached(
-        "SELECT path, kind, mode, size, id, why, mtime_ns, ctime_ns, inode, flags FROM snapshot WHERE gen > ?1",
-    )?;
-    let mut rows = select.query([since])?;
-    while let Some(row) = rows.next()? {
-        let state = state_row(row, 1)?;
-        let inode: i64 = row.get(8)?;
-        let stamp = Stamp {
-            size: u64::try_from(row.get::<_, i64>(3)?).unwrap_or(0),
-            mtime_ns: row.get(6)?,
-            ctime_ns: row.get(7)?,
-            inode: inode.cast_unsigned(),
-            flags: row.get(9)?,
-        };
-        let known = (state != PathState::Absent).then(|| Known::new(state, stamp));
-        each(row.get(0)?, known);
-    }
-    Ok(())
-}
-
-/// Whether any server has said something of a path, its absence included.
-pub(crate) fn is_in_snapshot(conn: &Connection, path: &[u8]) -> Result<bool> {
-    conn.prepare_cached("SELECT 1 FROM snapshot WHERE path = ?1")?
-        .exists([path])
-}
-
-/// The newest entry that has a change of this path; the newest of all without one.
-pub(crate) fn newest_entry(conn: &Connection, path: Option<&[u8]>) -> Result<Option<EntryId>> {
-    let newest: Option<i64> = match path {
-        Some(path) => conn
-            .prepare_cached("SELECT MAX(entry) FROM changes WHERE path = ?1")?
-            .query_row([path], |row| row.get(0))?,
-        None => conn
-            .prepare_cached("SELECT MAX(id) FROM entries")?
-            .query_row([], |row| row.get(0))?,
-    };
-    Ok(newest.map(|id| EntryId(id.cast_unsigned())))
-}
-
-/// Stores a path's newest state; a path that is gone keeps a row so that other servers learn of it.
-pub(crate) fn put_snapshot(
-    conn: &Connection,
-    path: &[u8],
-    known: Option<&Known>,
-    generation: i64,
-) -> Result<()> {
-    let absent = Known::new(PathState::Absent, Stamp::default());
-    let known = known.unwrap_or(&absent);
-    let (kind, mode, _, id, why) = state_columns(&known.state);
-    conn.prepare_cached(
-        "INSERT OR REPLACE INTO snapshot VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
-    )?
-    .execute(params![
-        path,
-        generation,
-        kind,
-        mode,
-        i64::try_from(known.stamp.size).unwrap_or(i64::MAX),
-        id,
-        why,
-        known.stamp.mtime_ns,
-        known.stamp.ctime_ns,
-        known.stamp.inode.cast_signed(),
-        known.stamp.flags,
-    ])?;
-    Ok(())
-}
-
-pub(crate) fn add_entry(
-    conn: &Connection,
-    source: EntrySource,
-    entry: &NewEntryRow,
-    changes: &[ChangeRow],
-    counts: &ChangeCounts,
-    now_ms: i64,
-) -> Result<EntryId> {
-    let count = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-    let undoes: Vec<String> = entry.undoes.iter().map(|id| id.0.to_string()).collect();
-    let author = &entry.author;
-    conn.prepare_cached(
-        "INSERT INTO entries (time_ms, source, principal, agent, session, tool, args, created, changed, deleted, moved,
-         not_kept, ignored, shared, head_before, head_after, undoes, steps, not_undoable)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
-    )?
-    .execute(params![
-        now_ms,
-        source_number(source),
-        author.principal,
-        author.agent,
-        author.session,
-        author.tool,
-        author.args_short,
-        count(counts.created),
-        count(counts.changed),
-        count(counts.deleted),
-        count(counts.moved),
-        count(counts.not_kept),
-        count(counts.ignored),
-        entry.shared,
-        entry.head_before,
-        entry.head_after,
-        undoes.join(","),
-        entry.steps.join("\n"),
-        entry.not_undoable,
-    ])?;
-    let id = conn.last_insert_rowid();
-    for change in changes {
-        let old = state_columns(&change.before);
-        let new = state_columns(&change.after);
-        conn.prepare_cached(
-            "INSERT INTO changes VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, NULL)",
-        )?
-        .execute(params![
-            id,
-            change.path,
-            change.moved_from,
-            change.moved_to,
-            old.0,
-            old.1,
-            old.2,
-            old.3,
-            old.4,
-            new.0,
-            new.1,
-            new.2,
-            new.3,
-            new.4,
-            change.shared,
-        ])?;
-    }
-    Ok(EntryId(id.cast_unsigned()))
-}
-
-fn source_number(source: EntrySource) -> i64 {
+pub(crate) fn source_number(source: EntrySource) -> i64 {
     match source {
         EntrySource::Call => 0,
         EntrySource::Outside => 1,
@@ -430,180 +397,26 @@ fn source_number(source: EntrySource) -> i64 {
     }
 }
 
-const ENTRY_COLUMNS: &str = "id, time_ms, source, principal, agent, session, tool, args, created, changed, deleted, moved, not_kept,
-    ignored, shared, head_before, head_after, undoes, not_undoable,
-    (SELECT max(undone_by) FROM changes WHERE entry = entries.id),
-    (SELECT count(undone_by) FROM changes WHERE entry = entries.id AND moved_to IS NULL)";
-/// How many they are.
-const ENTRY_COLUMN_COUNT: usize = 21;
-
-fn entry_row(row: &Row<'_>) -> Result<Entry> {
-    let count = |at: usize| -> Result<u64> { Ok(row.get::<_, i64>(at)?.cast_unsigned()) };
-    let undoes: String = row.get(17)?;
-    let undone_by: Option<i64> = row.get(19)?;
-    Ok(Entry {
-        id: EntryId(count(0)?),
-        time_ms: row.get(1)?,
-        source: match row.get::<_, i64>(2)? {
-            0 => EntrySource::Call,
-            1 => EntrySource::Outside,
-            _ => EntrySource::Undo,
-        },
-        author: ChangeAuthor {
-            principal: row.get(3)?,
-            agent: row.get(4)?,
-            session: row.get(5)?,
-            tool: row.get(6)?,
-            args_short: row.get(7)?,
-        },
-        counts: ChangeCounts {
-            created: count(8)?,
-            changed: count(9)?,
-            deleted: count(10)?,
-            moved: count(11)?,
-            not_kept: count(12)?,
-            ignored: count(13)?,
-        },
-        shared: row.get(14)?,
-        head_before: row.get(15)?,
-        head_after: row.get(16)?,
-        undoes: undoes
-            .split(',')
-            .filter_map(|id| id.parse().ok())
-            .map(EntryId)
-            .collect(),
-        not_undoable: row.get(18)?,
-        undone_by: undone_by.map(|id| EntryId(id.cast_unsigned())),
-        undone: count(20)?,
-    })
+pub(crate) fn source_of(number: i64) -> EntrySource {
+    match number {
+        0 => EntrySource::Call,
+        1 => EntrySource::Outside,
+        _ => EntrySource::Undo,
+    }
 }
 
 /// The principal whose entries are meant; `None` for all.
-fn principal(viewer: &HistoryViewer) -> Option<&str> {
+pub(crate) fn principal(viewer: &HistoryViewer) -> Option<&str> {
     match viewer {
         HistoryViewer::All => None,
         HistoryViewer::Principal(name) => Some(name),
     }
 }
 
-pub(crate) fn list_entries(conn: &Connection, filter: &EntryFilter) -> Result<Vec<Entry>> {
-    let mut below = filter.path.clone();
-    if let Some(below) = &mut below
-        && !below.is_empty()
-    {
-        below.push(b'/');
-    }
-    // A prefix is a range of keys: `/` is followed by `0`.
-    let mut behind = below.clone();
-    if let Some(last) = behind.as_mut().and_then(|path| path.last_mut()) {
-        *last = b'0';
-    }
-    let everything = filter.path.as_ref().is_none_or(Vec::is_empty);
-    let sql = format!(
-        "SELECT {ENTRY_COLUMNS} FROM entries
-         WHERE (?1 IS NULL OR principal = ?1) AND (?2 IS NULL OR session = ?2) AND id < ?3
-           AND (?4 IS NULL OR time_ms >= ?4)
-           AND (?5 OR id IN (SELECT entry FROM changes WHERE path = ?6 OR (path >= ?7 AND path < ?8)))
-         ORDER BY id DESC LIMIT ?9"
-    );
-    let before = filter
-        .before
-        .map_or(i64::MAX, |id| i64::try_from(id.0).unwrap_or(i64::MAX));
-    conn.prepare_cached(&sql)?
-        .query_map(
-            params![
-                principal(&filter.viewer),
-                filter.session,
-                before,
-                filter.since_ms,
-                everything,
-                filter.path,
-                below,
-                behind,
-                i64::try_from(filter.limit).unwrap_or(i64::MAX)
-            ],
-            entry_row,
-        )?
-        .collect()
-}
-
-pub(crate) fn entry(
-    conn: &Connection,
-    id: EntryId,
-    viewer: &HistoryViewer,
-) -> Result<Option<(Entry, Vec<String>)>> {
-    let Ok(number) = i64::try_from(id.0) else {
-        return Ok(None);
-    };
-    let sql = format!(
-        "SELECT {ENTRY_COLUMNS}, steps FROM entries WHERE id = ?1 AND (?2 IS NULL OR principal = ?2)"
-    );
-    conn.prepare_cached(&sql)?
-        .query_row(params![number, principal(viewer)], |row| {
-            let steps: String = row.get(ENTRY_COLUMN_COUNT)?;
-            Ok((entry_row(row)?, steps.lines().map(str::to_owned).collect()))
-        })
-        .optional()
-}
-
-const CHANGE_COLUMNS: &str =
-    "entry, path, moved_from, moved_to, old_kind, old_mode, old_size, old_id, old_why,
-    new_kind, new_mode, new_size, new_id, new_why, shared, undone_by";
-
-fn change_row(row: &Row<'_>) -> Result<ChangeRow> {
-    let entry: i64 = row.get(0)?;
-    let undone_by: Option<i64> = row.get(15)?;
-    Ok(ChangeRow {
-        entry: EntryId(entry.cast_unsigned()),
-        path: row.get(1)?,
-        moved_from: row.get(2)?,
-        moved_to: row.get(3)?,
-        before: state_row(row, 4)?,
-        after: state_row(row, 9)?,
-        shared: row.get(14)?,
-        undone_by: undone_by.map(|id| EntryId(id.cast_unsigned())),
-    })
-}
-
-/// The changes of one entry, by path.
-pub(crate) fn changes_of(conn: &Connection, id: EntryId) -> Result<Vec<ChangeRow>> {
-    let sql = format!("SELECT {CHANGE_COLUMNS} FROM changes WHERE entry = ?1 ORDER BY path");
-    conn.prepare_cached(&sql)?
-        .query_map([id.0.cast_signed()], change_row)?
-        .collect()
-}
-
-/// Of every path that an entry from `id` on changed, the oldest of these changes.
-pub(crate) fn oldest_changes_since(conn: &Connection, id: EntryId) -> Result<Vec<ChangeRow>> {
-    let sql = format!(
-        "SELECT {CHANGE_COLUMNS} FROM changes AS c WHERE entry >= ?1
-           AND NOT EXISTS (SELECT 1 FROM changes WHERE path = c.path AND entry >= ?1 AND entry < c.entry)
-         ORDER BY path"
-    );
-    conn.prepare_cached(&sql)?
-        .query_map([id.0.cast_signed()], change_row)?
-        .collect()
-}
-
-/// Marks a change as taken back by `by`, or as in force again.
-pub(crate) fn set_undone(
-    conn: &Connection,
-    entry: EntryId,
-    path: &[u8],
-    by: Option<EntryId>,
-) -> Result<()> {
-    conn.prepare_cached("UPDATE changes SET undone_by = ?3 WHERE entry = ?1 AND path = ?2")?
-        .execute(params![
-            entry.0.cast_signed(),
-            path,
-            by.map(|id| id.0.cast_signed())
-        ])?;
-    Ok(())
-}
-
-/// What `undo` took back of a path is in force again.
-pub(crate) fn clear_undone(conn: &Connection, undo: EntryId, path: &[u8]) -> Result<()> {
-    conn.prepare_cached("UPDATE changes SET undone_by = NULL WHERE undone_by = ?1 AND path = ?2")?
-        .execute(params![undo.0.cast_signed(), path])?;
-    Ok(())
+/// The keys between which everything below a directory lies: `/` is followed by `0`.
+pub(crate) fn below(path: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let (mut first, mut behind) = (path.to_vec(), path.to_vec());
+    first.push(b'/');
+    behind.push(b'0');
+    (first, behind)
 }

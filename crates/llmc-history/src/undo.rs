@@ -6,7 +6,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use llmc_host::{Access, CancelToken, PathEntry, lock};
-use rusqlite::{Connection, params};
 use rustix::fs::OFlags;
 use serde::Serialize;
 
@@ -17,7 +16,7 @@ use crate::head;
 use crate::history::{Inner, Work};
 use crate::restore::{RestorePlan, RestoreStep};
 use crate::snapshot::{is_within, parent};
-use crate::store::{self, ChangeRow};
+use crate::store::{ChangeRow, ChosenEntries};
 
 /// Changes that one undo takes back; more would take minutes and memory.
 const MAX_CHANGES: usize = 500_000;
@@ -121,9 +120,7 @@ impl Inner {
         }
         let (call, are_others_active) = self.begin_call()?;
         let undone = self.undo_now(work, request, are_others_active);
-        let _ = self
-            .store
-            .write(|conn| conn.execute("DELETE FROM active WHERE call = ?1", [call]));
+        let _ = self.store.end_call(&call);
         undone
     }
 
@@ -168,6 +165,8 @@ impl Inner {
     ) -> Result<(UndoReport, RestorePlan)> {
         let chosen = self.choose(request)?;
         let paths = compose(&chosen);
+        let contents = paths.values().filter_map(|undo| undo.target.content());
+        let stored = self.store.stored(&contents.collect::<Vec<_>>())?;
         let mut report = UndoReport {
             undone: chosen.entries.clone(),
             ..UndoReport::default()
@@ -176,9 +175,11 @@ impl Inner {
         let mut taken_back = Vec::new();
         self.compare(work, |comparer, _| {
             for (path, undo) in paths {
+                let is_lost = (undo.target.content()).is_some_and(|id| !stored.contains(&id));
                 self.plan_path(
                     comparer,
                     request,
+                    is_lost,
                     path,
                     undo,
                     &mut report,
@@ -218,6 +219,7 @@ impl Inner {
         &self,
         comparer: &Comparer<'_>,
         request: &UndoRequest,
+        is_lost: bool,
         path: Vec<u8>,
         undo: PathUndo,
         report: &mut UndoReport,
@@ -229,12 +231,8 @@ impl Inner {
             report.skipped_shared.push(path);
             return;
         }
-        let lost = |state: &PathState| {
-            let id = state.content()?;
-            (!(comparer.has_object)(&id)).then_some(NotKeptReason::Unreadable)
-        };
         let why = undo.target.not_kept().or(undo.expected.not_kept());
-        if let Some(why) = why.or_else(|| lost(&undo.target)) {
+        if let Some(why) = why.or(is_lost.then_some(NotKeptReason::Unreadable)) {
             report.not_kept.push((llmc_host::names::escape(&path), why));
             return;
         }
@@ -366,30 +364,26 @@ impl Inner {
     }
 
     fn choose(&self, request: &UndoRequest) -> Result<Chosen> {
-        let chosen = self.store.read(|conn| {
-            let entries = chosen_entries(conn, request)?;
-            let mut chosen = Chosen {
-                entries: Vec::new(),
-                rows: Vec::new(),
-                heads: None,
-            };
-            for id in entries {
-                let Some((entry, _)) = store::entry(conn, id, &request.viewer)? else {
-                    continue;
-                };
-                chosen.entries.push(id);
-                chosen.rows.extend(store::changes_of(conn, id)?);
-                if let (Some(before), Some(after)) = (entry.head_before, entry.head_after) {
-                    // Newest first: the newest `after` stays, the oldest `before` wins.
-                    let newest = chosen.heads.take().map_or(after, |(_, newest)| newest);
-                    chosen.heads = Some((before, newest));
-                }
-                if chosen.rows.len() > MAX_CHANGES {
-                    break;
-                }
+        let meant = match &request.target {
+            UndoTarget::Entry(id) => ChosenEntries::Range(*id, *id),
+            UndoTarget::Range(a, b) => ChosenEntries::Range(*a.min(b), *a.max(b)),
+            UndoTarget::Session(session) => ChosenEntries::Session(session),
+            UndoTarget::To(time_ms) => ChosenEntries::Since(*time_ms),
+        };
+        let mut chosen = Chosen {
+            entries: Vec::new(),
+            rows: Vec::new(),
+            heads: None,
+        };
+        for found in self.store.choose(&meant, &request.viewer, MAX_CHANGES)? {
+            chosen.entries.push(found.entry.id);
+            chosen.rows.extend(found.changes);
+            if let (Some(before), Some(after)) = (found.entry.head_before, found.entry.head_after) {
+                // Newest first: the newest `after` stays, the oldest `before` wins.
+                let newest = chosen.heads.take().map_or(after, |(_, newest)| newest);
+                chosen.heads = Some((before, newest));
             }
-            Ok::<_, rusqlite::Error>(chosen)
-        })?;
+        }
         if chosen.rows.len() > MAX_CHANGES {
             return Err(Error::BadRequest(format!(
                 "more than {MAX_CHANGES} changes; undo fewer entries at a time"
@@ -429,33 +423,6 @@ impl Chosen {
 fn all_undone_by(rows: &[ChangeRow]) -> Option<EntryId> {
     let by: Option<Vec<EntryId>> = rows.iter().map(|row| row.undone_by).collect();
     by?.into_iter().max()
-}
-
-/// The ids that the request means, newest first.
-fn chosen_entries(conn: &Connection, request: &UndoRequest) -> rusqlite::Result<Vec<EntryId>> {
-    let number = |id: EntryId| i64::try_from(id.0).unwrap_or(i64::MAX);
-    let (first, last, session, with_outside) = match &request.target {
-        UndoTarget::Entry(id) => (number(*id), number(*id), None, true),
-        UndoTarget::Range(a, b) => (number(*a.min(b)), number(*a.max(b)), None, true),
-        UndoTarget::Session(session) => (0, i64::MAX, Some(session), false),
-        UndoTarget::To(time_ms) => {
-            // By id: a clock that was set back must not hide an entry.
-            let before: i64 = conn.query_row(
-                "SELECT coalesce(max(id), 0) FROM entries WHERE time_ms <= ?1",
-                [time_ms],
-                |row| row.get(0),
-            )?;
-            (before + 1, i64::MAX, None, false)
-        }
-    };
-    conn.prepare_cached(
-        "SELECT id FROM entries WHERE id BETWEEN ?1 AND ?2 AND (?3 IS NULL OR session = ?3) AND (?4 OR source != 1)
-         ORDER BY id DESC",
-    )?
-    .query_map(params![first, last, session, with_outside], |row| {
-        Ok(EntryId(row.get::<_, i64>(0)?.cast_unsigned()))
-    })?
-    .collect()
 }
 
 /// Composes the chosen changes per path; they come newest first.

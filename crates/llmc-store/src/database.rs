@@ -103,11 +103,23 @@ impl Database {
         &self,
         work: impl AsyncFn(&TenantTransaction<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
+        self.transaction_within(OPERATION_TIMEOUT, work)
+    }
+
+    /// The same for work that may take longer, such as many rows at once; see [`TenantTransaction::allow_statements`].
+    ///
+    /// # Errors
+    /// What the work itself says, or why the database cannot be used.
+    pub fn transaction_within<T, E: From<Error> + IsLost>(
+        &self,
+        limit: Duration,
+        work: impl AsyncFn(&TenantTransaction<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
         self.check_pause()?;
         let connections = self.connections()?;
         let runtime = connections.runtime()?.handle();
         block_on(runtime, async {
-            let bounded = timeout(OPERATION_TIMEOUT, async {
+            let bounded = timeout(limit, async {
                 match self.attempt(&connections.pool, &work).await {
                     Err(error) if error.is_lost() => self.attempt(&connections.pool, &work).await,
                     done => done,
@@ -176,7 +188,7 @@ impl Database {
         let Some(client) = &lent.0 else {
             return Err(Error::Lost.into());
         };
-        let tx = TenantTransaction::begin(client, &self.0.settings.tenant).await?;
+        let tx = TenantTransaction::begin(client, &self.0.settings.tenant);
         match work(&tx).await {
             Ok(value) => {
                 tx.commit().await?;

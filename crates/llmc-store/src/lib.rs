@@ -32,7 +32,7 @@ pub use report::DatabaseReport;
 pub use tenant::Tenant;
 pub use tokio_postgres::Row;
 pub use tokio_postgres::types::{FromSql, ToSql};
-pub use transaction::TenantTransaction;
+pub use transaction::{Statement, TenantTransaction};
 pub use url::DatabaseUrl;
 
 /// A result whose error says why the database could not do it.

@@ -14,7 +14,7 @@ use crate::tls::TlsMaker;
 use crate::{DatabaseUrl, Error, Result};
 
 /// The schema that this program works with.
-pub const SCHEMA_VERSION: i32 = 6;
+pub const SCHEMA_VERSION: i32 = 7;
 /// The oldest PostgreSQL that the tests run on.
 const OLDEST_SERVER: i32 = 15;
 /// How long a migration may take, the wait for another server's included.
@@ -61,6 +61,11 @@ const MIGRATIONS: &[Migration] = &[
         version: 6,
         works_with: 2,
         sql: include_str!("migrations/6_index_units.sql"),
+    },
+    Migration {
+        version: 7,
+        works_with: 2,
+        sql: include_str!("migrations/7_history.sql"),
     },
 ];
 

@@ -129,6 +129,7 @@ impl App {
         let linux = Workspace::new(Arc::new(linux.with_home(home)), state.clone());
         let history = HistoryKeeper::new(
             usable_dir,
+            database.clone(),
             all_files(&loaded, &files, rules, state.clone())?,
             &config.mcp.history,
         );

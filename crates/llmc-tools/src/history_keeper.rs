@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use llmc_config::HistoryConfig;
 use llmc_history::{ChangeAuthor, History, HistorySettings, HistoryState, HistoryViewer};
 use llmc_host::{Access, FinalLink, Workspace};
+use llmc_store::Database;
 
 use crate::app::App;
 use crate::background_recordings::BackgroundRecordings;
@@ -26,13 +27,22 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 pub(crate) struct HistoryKeeper {
     /// Where the store lies, or why there is none.
-    dir: Result<PathBuf, NoHistory>,
+    place: Result<HistoryPlace, NoHistory>,
     files: Workspace,
     settings: HistorySettings,
     history: OnceLock<Result<History, String>>,
     is_started: AtomicBool,
     has_waited: AtomicBool,
     background: BackgroundRecordings,
+}
+
+/// Where a history is kept.
+#[derive(Debug, Clone)]
+enum HistoryPlace {
+    /// A state directory.
+    Dir(PathBuf),
+    /// What the servers of a team share.
+    Database(Database),
 }
 
 /// Why no history is kept.
@@ -44,19 +54,21 @@ pub(crate) enum NoHistory {
 }
 
 impl HistoryKeeper {
-    /// `dir` is the state directory, or why it cannot be used.
+    /// `dir` is the state directory, or why it cannot be used; a database comes before it.
     pub(crate) fn new(
         dir: Result<PathBuf, String>,
+        database: Option<Database>,
         files: Workspace,
         config: &HistoryConfig,
     ) -> HistoryKeeper {
-        let dir = match dir {
+        let place = match (dir, database) {
             _ if !config.enabled => Err(NoHistory::SwitchedOff),
-            Ok(dir) => Ok(dir),
-            Err(why) => Err(NoHistory::Unusable(why)),
+            (_, Some(database)) => Ok(HistoryPlace::Database(database)),
+            (Ok(dir), None) => Ok(HistoryPlace::Dir(dir)),
+            (Err(why), None) => Err(NoHistory::Unusable(why)),
         };
         HistoryKeeper {
-            dir,
+            place,
             files,
             settings: HistorySettings {
                 max_bytes: config.max_bytes,
@@ -73,7 +85,7 @@ impl HistoryKeeper {
 
     /// Whether changes are to be recorded.
     pub(crate) fn is_on(&self) -> bool {
-        !matches!(self.dir, Err(NoHistory::SwitchedOff))
+        !matches!(self.place, Err(NoHistory::SwitchedOff))
     }
 
     pub(crate) fn background(&self) -> &BackgroundRecordings {
@@ -83,14 +95,17 @@ impl HistoryKeeper {
     /// The history, or why there is none.
     pub(crate) fn history(&self) -> Result<&History, String> {
         let opened = self.history.get_or_init(|| {
-            let dir = match &self.dir {
-                Ok(dir) => dir,
+            let (files, settings) = (self.files.clone(), self.settings.clone());
+            let opened = match &self.place {
+                Ok(HistoryPlace::Dir(dir)) => History::open(dir, files, settings),
+                Ok(HistoryPlace::Database(database)) => {
+                    Ok(History::open_shared(database.clone(), files, settings))
+                }
                 Err(NoHistory::SwitchedOff) => {
                     return Err("it is switched off (mcp.history.enabled)".to_owned());
                 }
                 Err(NoHistory::Unusable(why)) => return Err(why.clone()),
             };
-            let opened = History::open(dir, self.files.clone(), self.settings.clone());
             opened.map_err(|error| {
                 tracing::warn!(error = %error, "no history is kept");
                 error.to_string()
@@ -141,7 +156,7 @@ pub(crate) struct SnapshotWait {
 impl fmt::Debug for HistoryKeeper {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HistoryKeeper")
-            .field("dir", &self.dir)
+            .field("place", &self.place)
             .finish_non_exhaustive()
     }
 }
@@ -164,7 +179,7 @@ impl App {
     /// Begins to keep the history current in the background, for a process that goes on; asking again changes nothing.
     pub fn keep_history(self: &Arc<App>) {
         let keeper = self.history_keeper();
-        if keeper.dir.is_err() || keeper.is_started.swap(true, Ordering::Relaxed) {
+        if keeper.place.is_err() || keeper.is_started.swap(true, Ordering::Relaxed) {
             return;
         }
         let app = Arc::clone(self);

@@ -49,6 +49,12 @@ fn child() {
     }
 }
 
+/// The name of the test above.
+fn child_test() -> String {
+    let (_, module) = module_path!().split_once("::").unwrap();
+    format!("{module}::child")
+}
+
 #[test]
 fn killed_processes_leave_a_history_that_is_whole() {
     let test = TestHistory::new();
@@ -58,8 +64,9 @@ fn killed_processes_leave_a_history_that_is_whole() {
     let mut acknowledged: Vec<EntryId> = Vec::new();
     for round in 0..rounds.unwrap_or(ROUNDS) {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["tests::kill::child", "--exact", "--ignored", "--nocapture"])
+            .args([&child_test(), "--exact", "--ignored", "--nocapture"])
             .env(CHILD_DIR, &test.root)
+            .envs(super::engine::child_environment())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -92,6 +99,7 @@ fn killed_processes_leave_a_history_that_is_whole() {
         for line in lines.map_while(Result::ok) {
             note(line, &mut last);
         }
+        super::engine::age_rows(&test.root);
         // The next process finishes an undo; here that is a new server.
         let next = TestHistory::open(&test.root, HistorySettings::default());
         assert!(

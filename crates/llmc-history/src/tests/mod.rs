@@ -1,8 +1,10 @@
 //! Tests of the whole: record, list, undo.
 
 mod bad_input;
+mod engine;
 mod kill;
 mod listing;
+mod one_database;
 mod record;
 mod sequences;
 mod servers;
@@ -81,13 +83,18 @@ impl TestHistory {
         let roots = Roots::open(root, &[PathBuf::from(".")], Arc::new(rules)).unwrap();
         let writes = WriteState::open(&state, Duration::from_secs(30)).unwrap();
         let files = Workspace::new(Arc::new(roots), Some(Arc::new(writes)));
-        let history = History::open(&state, files.clone(), settings).unwrap();
+        let history = engine::open(&state, files.clone(), settings);
         TestHistory {
             _dir: None,
             root: root.to_owned(),
             files,
             history,
         }
+    }
+
+    /// From now on this server counts as ended, as if it had been killed.
+    fn end_as_if_killed(&self) {
+        engine::end_as_if_killed(self);
     }
 
     fn path(&self, path: &str) -> PathBuf {

@@ -9,11 +9,10 @@ use std::path::{Path, PathBuf};
 
 use super::shared::{COMMIT_AND_PACK, git};
 use super::{Node, TestHistory, Tree, author};
-use crate::entry::EntryId;
+use crate::entry::{EntryId, HistoryViewer};
 use crate::error::Error;
 use crate::history::HistorySettings;
 use crate::snapshot::{is_within, parent};
-use crate::store;
 use crate::undo::{UndoReport, UndoTarget};
 
 /// Sequences by default; `LLMC_SOAK` sets another number, and `LLMC_SOAK_FROM` the first seed.
@@ -211,12 +210,8 @@ fn packed_repository(random: &mut Random) -> TestHistory {
 fn undo(server: &TestHistory, steps: &mut Vec<Step>, chosen: usize) {
     let id = steps[chosen].id;
     let before = server.tree();
-    let rows = server
-        .history
-        .0
-        .store
-        .read(|conn| store::changes_of(conn, id))
-        .unwrap();
+    let found = server.history.0.store.entry(id, &HistoryViewer::All);
+    let rows = found.unwrap().unwrap().changes;
     let done: BTreeSet<Vec<u8>> = rows
         .iter()
         .filter(|row| row.undone_by.is_some())

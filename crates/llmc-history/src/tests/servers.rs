@@ -112,12 +112,7 @@ fn a_command_that_ends_during_a_file_tool_leaves_the_tool_its_change() {
 fn a_server_that_ended_is_no_writer() {
     let (one, two) = pair();
     let left = two.history.begin_all(author("left"));
-    // As a killed process: its locks are free, its rows stay.
-    std::fs::remove_file(one.path(&format!(
-        ".llmc/history-servers/{}",
-        two.history.0.server.name()
-    )))
-    .unwrap();
+    two.end_as_if_killed();
     let recorded = one.command(|| one.write("a", "a1")).unwrap();
     assert!(!recorded.shared);
     drop(left);

@@ -125,7 +125,7 @@ fn single_paths_ranges_sessions_and_times() {
         .unwrap();
     assert_eq!((test.read("a"), test.read("b")), ("a4".into(), "b0".into()));
 
-    let now = test.history.0.clock.now_ms();
+    let now = llmc_envelope::clock::Clock::system().now_ms();
     std::thread::sleep(std::time::Duration::from_millis(3));
     test.command_id(|| test.write("d/e/y", "y5"));
     test.write("d/x", "by hand");

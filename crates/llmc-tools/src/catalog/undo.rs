@@ -115,7 +115,11 @@ impl Tool for UndoTool {
             let target = match (args.entry, args.session, args.to) {
                 (Some(entry), ..) => entry_or_range(&entry)?,
                 (_, Some(session), _) => UndoTarget::Session(request.session(session)),
-                (.., Some(time)) => UndoTarget::To(time_ms(&time, Timestamp::now())?),
+                (.., Some(time)) => {
+                    // By the clock that entries have.
+                    let now = Timestamp::from_millisecond(cx.app().history()?.now_ms()?);
+                    UndoTarget::To(time_ms(&time, now.unwrap_or_else(|_| Timestamp::now()))?)
+                }
                 _ => UndoTarget::Entry(newest(cx, &request)?),
             };
             let undo = UndoRequest {

@@ -12,7 +12,7 @@ use llmc_exec::{
     Settings, ToolChain, Unresolved, check_tool_chains, is_interpreter, run_probes,
 };
 use llmc_sandbox::ParserConfinement;
-use llmc_store::DatabaseReport;
+use llmc_store::{DatabaseReport, SCHEMA_VERSION};
 use llmc_tools::state::{self, Store};
 use llmc_tools::{App, ConfinementSummary, ErrorKind, mode};
 
@@ -121,7 +121,12 @@ fn examine(app: &Arc<App>, stores: Vec<Store>) -> Findings {
             "{file} was kept because it could not be used; delete it when you need it no more"
         ));
     }
-    let (history, damage) = history(app);
+    let database = app.database().map(|database| DatabaseFinding {
+        address: database.settings().url.to_string(),
+        tenant: database.settings().tenant.to_string(),
+        state: database.check(),
+    });
+    let (history, damage) = history(app, database.as_ref());
     warnings.extend(damage);
     let parsers = llmc_sandbox::check_parsers();
     warnings.extend(parsers.weakness());
@@ -159,11 +164,7 @@ fn examine(app: &Arc<App>, stores: Vec<Store>) -> Findings {
         sources: sources(app),
         unusable,
         stores,
-        database: app.database().map(|database| DatabaseFinding {
-            address: database.settings().url.to_string(),
-            tenant: database.settings().tenant.to_string(),
-            state: database.check(),
-        }),
+        database,
         history,
         confinement: ConfinementSummary::of(app),
         scripts: app.script_backend(),
@@ -189,9 +190,18 @@ fn examine(app: &Arc<App>, stores: Vec<Store>) -> Findings {
 }
 
 /// What the history holds, and what is wrong with it.
-fn history(app: &App) -> (String, Vec<String>) {
+fn history(app: &App, database: Option<&DatabaseFinding>) -> (String, Vec<String>) {
     if !app.config().mcp.history.enabled {
         return ("switched off (mcp.history.enabled)".to_owned(), Vec::new());
+    }
+    match database.map(|database| &database.state) {
+        Some(Err(why)) => return (format!("none: {why}"), Vec::new()),
+        // Looking must not make the tables.
+        Some(Ok(found)) if found.schema.is_none_or(|schema| schema < SCHEMA_VERSION) => {
+            let told = "none yet: the next server makes its tables";
+            return (told.to_owned(), Vec::new());
+        }
+        _ => {}
     }
     let checked = app
         .history()

@@ -2,6 +2,7 @@
 
 mod conversation;
 mod forwarding;
+mod history;
 mod leases;
 mod records;
 mod tokens;
