@@ -124,7 +124,7 @@ fn what_a_command_did_on_one_server_another_takes_back() {
     assert!(!workspace.path("long.txt").exists());
     let checked = workspace.llmc(["doctor", "--json"]);
     let found: Value = serde_json::from_str(&checked.stdout).unwrap();
-    let history = found["history"].as_str().unwrap();
+    let history = found["state"]["history"].as_str().unwrap();
     assert!(history.starts_with("3 entries, "), "{history}");
 }
 
