@@ -103,7 +103,11 @@ struct Step {
 #[test]
 fn random_undo_restores_or_reports() {
     let number = |name| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
-    let count = number("LLMC_SOAK").unwrap_or(SEQUENCES);
+    let default = match super::engine::IS_SHARED {
+        true => SEQUENCES / 5,
+        false => SEQUENCES,
+    };
+    let count = number("LLMC_SOAK").unwrap_or(default);
     let first = number("LLMC_SOAK_FROM").unwrap_or(1);
     let started = std::time::Instant::now();
     let mut failed = Vec::new();

@@ -99,6 +99,7 @@ impl PostgresHistory {
         let number = self.number()?;
         let used_bytes = self.used_about()?;
         let call = work.call().map(str::to_owned);
+        let goes_on = work.is_checkpoint();
         let is_long = work.rows() > ROWS_PER_STATEMENT;
         let limit = match is_long {
             true => LONG_WRITE + LONG_WRITE,
@@ -112,6 +113,7 @@ impl PostgresHistory {
             now_ms: self.clock.manual_ms(),
             is_long,
             attempt: Cell::new(None),
+            plan: Cell::new(None),
         };
         // An attempt that lost its connection gives the work back for the next.
         let work = Cell::new(Some(work));
@@ -124,30 +126,24 @@ impl PostgresHistory {
             done
         });
         let done = done.map_err(unavailable)?;
-        let Some((committed, added, plan)) = done else {
+        let Some((committed, added)) = done else {
             return Ok(None);
         };
         self.used.add(&added);
-        if let Some(plan) = plan {
+        if let Some(plan) = writer.plan.take() {
             self.pulse.end_plan(&plan);
         }
-        if let Some(call) = call
-            && !writer_goes_on(&work)
+        if let Some(call) = writer.call
+            && !goes_on
         {
-            self.pulse.end_call(&call);
+            self.pulse.end_call(call);
         }
         Ok(Some(committed))
     }
 }
 
-fn writer_goes_on(work: &Cell<Option<&mut dyn CommitWork>>) -> bool {
-    let taken = work.take();
-    let goes_on = taken.as_ref().is_some_and(|work| work.is_checkpoint());
-    work.set(taken);
-    goes_on
-}
-
-type Written = Option<(Committed, Vec<Arc<PackedObject>>, Option<String>)>;
+/// What was committed, and the contents that were stored with it.
+type Written = Option<(Committed, Vec<Arc<PackedObject>>)>;
 
 /// One commit, over its attempts.
 struct Writer<'a> {
@@ -158,6 +154,8 @@ struct Writer<'a> {
     now_ms: Option<i64>,
     is_long: bool,
     attempt: Cell<Option<Attempt>>,
+    /// The plan that is done.
+    plan: Cell<Option<String>>,
 }
 
 impl Writer<'_> {
@@ -188,8 +186,9 @@ impl Writer<'_> {
         if store_number != work.store_number() {
             return Ok(None);
         }
-        if let Some(done) = self.earlier_attempt(tx).await? {
-            return Ok(Some(done));
+        let earlier = self.earlier_attempt(tx).await?;
+        if earlier.is_some() {
+            return Ok(earlier);
         }
         let mut commit = CommitFound {
             generation,
@@ -216,23 +215,17 @@ impl Writer<'_> {
             last_entry,
             generation: write.generation,
         }));
+        self.plan.set(write.plan.cloned());
         self.send(tx, &write, entry, last_entry).await?;
         let committed = Committed {
             generation: write.generation,
             entry: entry.map(|id| EntryId(id.cast_unsigned())),
         };
-        Ok(Some((
-            committed,
-            write.objects.to_vec(),
-            write.plan.cloned(),
-        )))
+        Ok(Some((committed, write.objects.to_vec())))
     }
 
     /// What an attempt whose connection was lost has committed after all.
-    async fn earlier_attempt(
-        &self,
-        tx: &TenantTransaction<'_>,
-    ) -> llmc_store::Result<Option<(Committed, Vec<Arc<PackedObject>>, Option<String>)>> {
+    async fn earlier_attempt(&self, tx: &TenantTransaction<'_>) -> llmc_store::Result<Written> {
         let Some(attempt) = self.attempt.get() else {
             return Ok(None);
         };
@@ -248,7 +241,7 @@ impl Writer<'_> {
             generation: attempt.generation,
             entry: Some(EntryId(id.cast_unsigned())),
         };
-        Ok(Some((committed, Vec::new(), None)))
+        Ok(Some((committed, Vec::new())))
     }
 
     async fn learn(
