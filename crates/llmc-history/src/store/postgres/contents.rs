@@ -238,16 +238,14 @@ impl PostgresHistory {
         let Some(row) = rows.first() else {
             return Ok(None);
         };
-        let read = || -> llmc_store::Result<(i64, i64, bool, i64, Option<Vec<u8>>)> {
-            Ok((
-                row.try_get(0)?,
-                row.try_get(1)?,
-                row.try_get(2)?,
-                row.try_get(3)?,
-                row.try_get(4)?,
-            ))
-        };
-        let (object, size, is_compressed, bytes, body) = read().map_err(unavailable)?;
+        let number = |column| -> llmc_store::Result<i64> { Ok(row.try_get(column)?) };
+        let (object, size, bytes) = (number(0), number(1), number(3));
+        let is_compressed: llmc_store::Result<bool> = row.try_get(2).map_err(Into::into);
+        let body: llmc_store::Result<Option<Vec<u8>>> = row.try_get(4).map_err(Into::into);
+        let (object, size) = (object.map_err(unavailable)?, size.map_err(unavailable)?);
+        let bytes = bytes.map_err(unavailable)?;
+        let is_compressed = is_compressed.map_err(unavailable)?;
+        let body = body.map_err(unavailable)?;
         let body = match body {
             Some(body) => body,
             None => self.read_chunks(object, usize::try_from(bytes).unwrap_or(0))?,
