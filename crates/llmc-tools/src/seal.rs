@@ -11,7 +11,6 @@ use llmc_enrich::Condensed;
 use llmc_envelope::HandleId;
 use llmc_envelope::cut::{CutLimits, cut_ends};
 use llmc_envelope::neutral::{Ansi, neutralise};
-use llmc_envelope::receipt::Receipt;
 use llmc_envelope::te::{self, ContentType, TeHeader};
 use llmc_host::{CancelToken, MAX_ANSWER_BYTES};
 use serde::Serialize;

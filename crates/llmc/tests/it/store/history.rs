@@ -202,7 +202,7 @@ fn an_undo_whose_server_was_killed_is_finished_by_another() {
     });
     assert_eq!(entry["undoes"], json!([id]), "{entry}");
     assert_eq!(workspace.read("short.txt"), "short\n");
-    assert!((1..=200).all(|n| !workspace.path(&format!("new{n}")).exists()));
+    assert!((1..=200).all(|n| !workspace.path(format!("new{n}")).exists()));
     assert_eq!(plans(), "0");
 }
 
