@@ -14,7 +14,7 @@ use rustix::fs::Stat;
 use super::by_content::{MAX_SEARCHED_BYTES, SMALL_FILE_BYTES, has_bom, read_at};
 
 /// Larger files are not indexed.
-const MAX_INDEXED_BYTES: u64 = 16 << 20;
+const MAX_INDEXED_BYTES: u64 = 32 << 20;
 /// A file with a longer line may be too large for a search, which holds a line and its context in memory.
 pub(super) const MAX_INDEXED_LINE_BYTES: usize = 512 << 10;
 
