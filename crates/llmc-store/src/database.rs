@@ -22,7 +22,7 @@ use crate::listen::{ListenSlot, Listener};
 use crate::migrate::{self, MigrationReport};
 use crate::report::{self, DatabaseReport};
 use crate::tls::TlsMaker;
-use crate::transaction::TenantTransaction;
+use crate::transaction::{CONNECTION_LIMITS, TenantTransaction};
 use crate::url::CONNECT_TIMEOUT;
 use crate::{DatabaseUrl, Error, Result, Tenant};
 
@@ -259,7 +259,9 @@ impl Database {
                 migrate::check_usable(client).await
             }
             checked => checked,
-        }
+        }?;
+        // Preparing a statement waits for a locked table, and a transaction prepares its first one before it begins.
+        Ok(client.batch_execute(CONNECTION_LIMITS).await?)
     }
 
     fn connections(&self) -> Result<&Connections> {

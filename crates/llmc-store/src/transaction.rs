@@ -35,6 +35,9 @@ pub struct TenantTransaction<'c> {
 const LIMITS: &str = "SET LOCAL statement_timeout = '5s'; SET LOCAL lock_timeout = '3s'; \
                       SET LOCAL idle_in_transaction_session_timeout = '30s'";
 
+/// The same for statements outside of transactions.
+pub(crate) const CONNECTION_LIMITS: &str = "SET statement_timeout = '5s'; SET lock_timeout = '3s'";
+
 impl<'c> TenantTransaction<'c> {
     pub(crate) fn begin(client: &'c ClientWrapper, tenant: &Tenant) -> Self {
         // A tenant's name needs no escaping.
