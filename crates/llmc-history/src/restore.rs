@@ -3,6 +3,7 @@
 //! The plan is stored before the first path is touched. Every step is atomic or passes through states that are recognised, so the
 //! next process that uses the history finishes what is left of the plan and records the whole as one undo.
 
+use std::fmt;
 use std::io::Read;
 
 use llmc_host::{CancelToken, NewEntry, PathEntry, PutOutcome};
@@ -104,6 +105,29 @@ enum RestoreRun {
     Again,
 }
 
+/// Why a path is not in its earlier state.
+#[derive(Debug)]
+enum NotRestored {
+    /// Another process is changing it.
+    Busy(llmc_host::Error),
+    Left(String),
+}
+
+impl fmt::Display for NotRestored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotRestored::Busy(error) => error.fmt(f),
+            NotRestored::Left(why) => f.write_str(why),
+        }
+    }
+}
+
+impl From<&str> for NotRestored {
+    fn from(why: &str) -> NotRestored {
+        NotRestored::Left(why.to_owned())
+    }
+}
+
 impl Inner {
     /// Carries out a plan and records it; the entry, and the paths that could not be restored.
     pub(crate) fn restore(
@@ -177,13 +201,18 @@ impl Inner {
             }
         }
         for step in &plan.steps {
-            if let Err(why) = self.put(step, run, &owner, cancel) {
-                failed.push(UndoConflict {
+            match self.put(step, run, &owner, cancel) {
+                Ok(()) => {}
+                // The lease of the process that was killed has not ended yet: the plan stays, and is carried out later.
+                Err(NotRestored::Busy(error)) if run == RestoreRun::Again => {
+                    return Err(error.into());
+                }
+                Err(why) => failed.push(UndoConflict {
                     path: step.path.clone(),
                     expected: step.expected,
                     found: step.expected,
-                    why,
-                });
+                    why: why.to_string(),
+                }),
             }
         }
         // New directories get their own modes once their entries are in them, and those that could not go have theirs again.
@@ -242,13 +271,13 @@ impl Inner {
         run: RestoreRun,
         owner: &str,
         cancel: &CancelToken,
-    ) -> std::result::Result<(), String> {
+    ) -> std::result::Result<(), NotRestored> {
         let content = match step.target.content() {
             None => None,
             Some(id) => match self.content(&id) {
                 Ok(Some(content)) => Some(content),
-                Ok(None) => return Err("its content is not in the history any more".to_owned()),
-                Err(error) => return Err(error.to_string()),
+                Ok(None) => return Err("its content is not in the history any more".into()),
+                Err(error) => return Err(NotRestored::Left(error.to_string())),
             },
         };
         let bytes = content.as_deref().unwrap_or_default();
@@ -264,7 +293,7 @@ impl Inner {
             PathState::Dir { mode } => NewEntry::Dir {
                 mode: open_mode(mode),
             },
-            PathState::FileNotKept { why, .. } => return Err(why.text().to_owned()),
+            PathState::FileNotKept { why, .. } => return Err(why.text().into()),
         };
         let mut is_done = false;
         let expects = |found: &mut PathEntry| {
@@ -283,9 +312,10 @@ impl Inner {
         match outcome {
             _ if is_done => Ok(()),
             Ok(PutOutcome::Done) => Ok(()),
-            Ok(PutOutcome::Changed) => Err("it has changed since".to_owned()),
-            Ok(PutOutcome::NotEmpty) => Err("it holds files that stay".to_owned()),
-            Err(error) => Err(error.to_string()),
+            Ok(PutOutcome::Changed) => Err("it has changed since".into()),
+            Ok(PutOutcome::NotEmpty) => Err("it holds files that stay".into()),
+            Err(error @ llmc_host::Error::Busy { .. }) => Err(NotRestored::Busy(error)),
+            Err(error) => Err(NotRestored::Left(error.to_string())),
         }
     }
 }

@@ -158,9 +158,10 @@ fn an_undo_whose_server_was_killed_is_finished_by_another() {
     let command = "for n in $(seq 200); do echo $n > new$n; done; echo more >> short.txt";
     two.tool("run_cmd", json!({"command": command})).ok();
     let id = newest(&two)["id"].clone();
+    // Longer than a statement may take: what the killed server has sent ends without a commit.
     cluster.sql(
         &database.name,
-        "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(4); RETURN NEW; END'; \
+        "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(60); RETURN NEW; END'; \
          CREATE TRIGGER wait BEFORE INSERT ON llmc.history_entries FOR EACH ROW WHEN (NEW.source = 2) \
          EXECUTE FUNCTION wait()",
     );
@@ -194,6 +195,7 @@ fn an_undo_whose_server_was_killed_is_finished_by_another() {
     cluster.sql(
         &database.name,
         "DROP TRIGGER wait ON llmc.history_entries; \
+         UPDATE llmc.leases SET expires_at = expires_at - interval '1 minute'; \
          UPDATE llmc.history_plans SET seen_at = seen_at - interval '1 minute'",
     );
     let entry = until(|| match newest(&two) {
