@@ -121,7 +121,11 @@ impl Database {
         block_on(runtime, async {
             let bounded = timeout(limit, async {
                 match self.attempt(&connections.pool, &work).await {
-                    Err(error) if error.is_lost() => self.attempt(&connections.pool, &work).await,
+                    Err(error) if error.is_lost() => {
+                        // The free ones are probably lost as well, and not all have been noticed yet.
+                        connections.pool.retain(|_, _| false);
+                        self.attempt(&connections.pool, &work).await
+                    }
                     done => done,
                 }
             });
