@@ -89,9 +89,12 @@ pub(crate) enum Verb {
     /// executable, confined like any command, attempts each escape. Exit code 4 if one succeeds or required confinement
     /// is missing.
     #[command(
-        after_help = "Examples:\n  llmc doctor\n  llmc doctor --set 'mcp.exec.profile=\"restricted\"'\n  llmc doctor --json"
+        after_help = "Examples:\n  llmc doctor\n  llmc doctor --set 'mcp.exec.profile=\"restricted\"'\n  llmc doctor --store\n  llmc doctor --json"
     )]
     Doctor {
+        /// Check nothing but the database of mcp.store.url
+        #[arg(long)]
+        store: bool,
         /// Print one JSON document
         #[arg(long)]
         json: bool,

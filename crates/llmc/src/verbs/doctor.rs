@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use indicatif::HumanBytes;
-use llmc_config::{LogLevel, SettingSource};
+use llmc_config::{LoadedConfig, LogLevel, SettingSource};
 use llmc_exec::{
     Confinement, ConfinementLevel, PrivateLayer, Probe, ProbeResult, Profile, Program, Runner,
     Settings, ToolChain, Unresolved, check_tool_chains, is_interpreter, run_probes,
@@ -70,7 +70,54 @@ struct DatabaseFinding {
     state: Result<DatabaseReport, llmc_store::Error>,
 }
 
+impl DatabaseFinding {
+    fn of(app: &App) -> Option<DatabaseFinding> {
+        app.database().map(|database| DatabaseFinding {
+            address: database.settings().url.to_string(),
+            tenant: database.settings().tenant.to_string(),
+            state: database.check(),
+        })
+    }
+
+    fn is_usable(&self) -> bool {
+        self.state.is_ok()
+    }
+}
+
 pub(super) fn run(common: &Common, json: bool) -> Result<ExitCode, Failure> {
+    let loaded = load_quietly(common)?;
+    let stores = state::stores(&loaded.state_dir());
+    let found = examine(&App::open(loaded)?, stores);
+    print(&match json {
+        true => page::document(&found),
+        false => page::text(&found),
+    })?;
+    Ok(match found.problems.is_empty() {
+        true => exit_code(found.database.as_ref()),
+        false => ExitCode::from(ErrorKind::IsolationRequired.row().exit),
+    })
+}
+
+/// `llmc doctor --store`.
+pub(super) fn run_store(common: &Common, json: bool) -> Result<ExitCode, Failure> {
+    let app = App::open(load_quietly(common)?)?;
+    let found = DatabaseFinding::of(&app);
+    print(&match json {
+        true => page::store_document(found.as_ref()),
+        false => page::store_text(found.as_ref()),
+    })?;
+    Ok(exit_code(found.as_ref()))
+}
+
+fn exit_code(database: Option<&DatabaseFinding>) -> ExitCode {
+    match database.is_none_or(DatabaseFinding::is_usable) {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(ErrorKind::Unavailable.row().exit),
+    }
+}
+
+/// The configuration; what is logged is errors only, unless the caller asks for more.
+fn load_quietly(common: &Common) -> Result<LoadedConfig, Failure> {
     let loaded = load(common)?;
     let observability = &loaded.config.mcp.observability;
     let level = match common.log_level {
@@ -79,22 +126,7 @@ pub(super) fn run(common: &Common, json: bool) -> Result<ExitCode, Failure> {
     };
     let format = log::LineFormat::of(observability.log_format);
     log::start(format, level, log::LogWriter::Direct);
-    let stores = state::stores(&loaded.state_dir());
-    let found = examine(&App::open(loaded)?, stores);
-    print(&match json {
-        true => page::document(&found),
-        false => page::text(&found),
-    })?;
-    let is_away = |database: &DatabaseFinding| database.state.is_err();
-    let code = match (
-        found.problems.is_empty(),
-        found.database.as_ref().is_some_and(is_away),
-    ) {
-        (false, _) => ErrorKind::IsolationRequired.row().exit,
-        (true, true) => ErrorKind::Unavailable.row().exit,
-        (true, false) => return Ok(ExitCode::SUCCESS),
-    };
-    Ok(ExitCode::from(code))
+    Ok(loaded)
 }
 
 fn examine(app: &Arc<App>, stores: Vec<Store>) -> Findings {
@@ -121,11 +153,7 @@ fn examine(app: &Arc<App>, stores: Vec<Store>) -> Findings {
             "{file} was kept because it could not be used; delete it when you need it no more"
         ));
     }
-    let database = app.database().map(|database| DatabaseFinding {
-        address: database.settings().url.to_string(),
-        tenant: database.settings().tenant.to_string(),
-        state: database.check(),
-    });
+    let database = DatabaseFinding::of(app);
     let (history, damage) = history(app, database.as_ref());
     warnings.extend(damage);
     let parsers = llmc_sandbox::check_parsers();

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use llmc_exec::{LayerStore, ProbeResult};
 use serde_json::{Value, json};
 
-use super::{Findings, interpreters};
+use super::{DatabaseFinding, Findings, interpreters};
 use crate::verbs::colour::Paint;
 
 /// Room for the words on the left.
@@ -39,7 +39,7 @@ pub(super) fn text(found: &Findings) -> String {
     for (name, value) in stores(found) {
         row("", format!("{name}: {value}"));
     }
-    for line in database(found) {
+    for line in found.database.iter().flat_map(database) {
         row("store", line);
     }
     row("history", found.history.clone());
@@ -144,16 +144,7 @@ pub(super) fn document(found: &Findings) -> String {
             json!({"name": tool.name, "program": tool.program, "works": works, "says": says})
         })
         .collect();
-    let database = found.database.as_ref().map(|found| match &found.state {
-        Ok(report) => json!({
-            "address": found.address, "tenant": found.tenant, "server": report.server, "role": report.role,
-            "schema": report.schema, "encrypted": report.is_encrypted,
-            "round_trip_ms": report.round_trip.as_secs_f64() * 1000.0, "problem": null, "hint": null,
-        }),
-        Err(error) => json!({
-            "address": found.address, "tenant": found.tenant, "problem": error.to_string(), "hint": error.hint(),
-        }),
-    });
+    let database = found.database.as_ref().map(database_document);
     let settings = found.app.command_settings();
     let document = json!({
         "ok": found.problems.is_empty() && database.as_ref().is_none_or(|database| database["problem"].is_null()),
@@ -227,11 +218,43 @@ fn state(found: &Findings) -> String {
     }
 }
 
-/// The shared database and what is known of it.
-fn database(found: &Findings) -> Vec<String> {
-    let Some(found) = &found.database else {
-        return Vec::new();
+fn database_document(found: &DatabaseFinding) -> Value {
+    match &found.state {
+        Ok(report) => json!({
+            "address": found.address, "tenant": found.tenant, "server": report.server, "role": report.role,
+            "schema": report.schema, "encrypted": report.is_encrypted,
+            "round_trip_ms": report.round_trip.as_secs_f64() * 1000.0, "problem": null, "hint": null,
+        }),
+        Err(error) => json!({
+            "address": found.address, "tenant": found.tenant, "problem": error.to_string(), "hint": error.hint(),
+        }),
+    }
+}
+
+/// The shared database alone, as one document.
+pub(super) fn store_document(found: Option<&DatabaseFinding>) -> String {
+    let ok = found.is_none_or(DatabaseFinding::is_usable);
+    format!(
+        "{:#}\n",
+        json!({"ok": ok, "store": found.map(database_document)})
+    )
+}
+
+/// The shared database alone, in words.
+pub(super) fn store_text(found: Option<&DatabaseFinding>) -> String {
+    let Some(found) = found else {
+        return "mcp.store.url is not set: everything is kept in the state directory\n".to_owned();
     };
+    let mut lines = database(found);
+    match &found.state {
+        Ok(_) => lines.push("the database can be used".to_owned()),
+        Err(error) => lines.push(format!("problem: {error}; {}", error.hint())),
+    }
+    lines.join("\n") + "\n"
+}
+
+/// The shared database and what is known of it.
+fn database(found: &DatabaseFinding) -> Vec<String> {
     let address = format!("{}, tenant {}", found.address, found.tenant);
     let Ok(report) = &found.state else {
         return vec![address];
