@@ -257,7 +257,7 @@ impl Resolver<'_, '_, '_> {
         }
         match held(value) {
             Value::External => vec![Value::Unknown],
-            // What a collection holds stands beside it.
+            // The type of a collection's items follows its own.
             Value::Builtin(_) => Vec::new(),
             other => vec![other],
         }
