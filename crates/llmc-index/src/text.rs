@@ -6,7 +6,7 @@
 mod directory;
 
 use std::collections::BinaryHeap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::OnceLock;
 
 use tantivy::collector::{DocSetCollector, TopDocs};
@@ -131,8 +131,7 @@ pub(crate) struct TextIndex {
     /// Opened by the first search: in a writer it would keep merged files alive.
     reader: OnceLock<IndexReader>,
     fields: Fields,
-    dir: PathBuf,
-    write_errors: WriteErrors,
+    directory: IndexDirectory,
 }
 
 /// The indexed text of a unit.
@@ -153,8 +152,7 @@ impl TextIndex {
         if !Index::exists(&directory).map_err(|_| Error::Missing)? {
             return Err(Error::Missing);
         }
-        let write_errors = directory.write_errors();
-        let opened = Self::with(Index::open(directory)?, dir, write_errors)?;
+        let opened = Self::with(Index::open(directory.clone())?, directory)?;
         let size = |entry: std::fs::DirEntry| entry.metadata().map_or(0, |found| found.len());
         let bytes: u64 = std::fs::read_dir(dir)?.flatten().map(size).sum();
         if bytes <= MAX_CHECKED_AT_OPEN_BYTES && !opened.is_sound()? {
@@ -166,8 +164,8 @@ impl TextIndex {
     /// Whether every byte is as it was written.
     pub(crate) fn is_sound(&self) -> Result<bool> {
         // Mapped, since a file is checked in one piece.
-        let mapped =
-            IndexDirectory::open(&self.dir, DirectoryUse::Checking).ok_or(Error::Missing)?;
+        let mapped = IndexDirectory::open(self.directory.path(), DirectoryUse::Checking)
+            .ok_or(Error::Missing)?;
         // A writer in another process must not delete a merged segment meanwhile, which would look like damage.
         let _lock = mapped.acquire_lock(&META_LOCK);
         Ok(Index::open(mapped)?.validate_checksum()?.is_empty())
@@ -178,21 +176,16 @@ impl TextIndex {
         std::fs::create_dir_all(dir)?;
         let directory = IndexDirectory::open(dir, DirectoryUse::Writing)
             .ok_or_else(|| Error::Unwritable("its folder cannot be opened".into()))?;
-        let write_errors = directory.write_errors();
         let (schema, _) = Fields::schema();
         let settings = IndexSettings::default();
-        if Index::exists(&directory).map_err(tantivy::TantivyError::from)? {
-            Self::with(Index::open(directory)?, dir, write_errors)
-        } else {
-            Self::with(
-                Index::create(directory, schema, settings)?,
-                dir,
-                write_errors,
-            )
-        }
+        let index = match Index::exists(&directory).map_err(tantivy::TantivyError::from)? {
+            true => Index::open(directory.clone())?,
+            false => Index::create(directory.clone(), schema, settings)?,
+        };
+        Self::with(index, directory)
     }
 
-    fn with(mut index: Index, dir: &Path, write_errors: WriteErrors) -> Result<Self> {
+    fn with(mut index: Index, directory: IndexDirectory) -> Result<Self> {
         let (schema, fields) = Fields::schema();
         if index.schema() != schema {
             return Err(Error::Damaged("another version wrote it".into()));
@@ -207,9 +200,13 @@ impl TextIndex {
             index,
             reader: OnceLock::new(),
             fields,
-            dir: dir.to_owned(),
-            write_errors,
+            directory,
         })
+    }
+
+    /// Keeps the memory that mapped files take small; to be called when a question has been answered.
+    pub(crate) fn limit_resident_pages(&self) {
+        self.directory.limit_resident_pages();
     }
 
     fn reader(&self) -> Result<&IndexReader> {
@@ -254,7 +251,8 @@ impl TextIndex {
             .num_merge_threads(1)
             .memory_budget_per_thread(ARENA_BYTES)
             .build();
-        self.write_errors.clear();
+        let write_errors = self.directory.write_errors();
+        write_errors.clear();
         let writer = self.index.writer_with_options(options)?;
         match size {
             WriteScale::Few => writer.set_merge_policy(Box::new(NoMergePolicy)),
@@ -268,7 +266,7 @@ impl TextIndex {
             writer,
             segment: None,
             fields: self.fields,
-            write_errors: self.write_errors.clone(),
+            write_errors,
         })
     }
 }

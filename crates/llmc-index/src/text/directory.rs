@@ -5,12 +5,14 @@
 //!
 //! Posting lists, which are most of an index, are not mapped but read: mapped pages of all searches, or of all segments that
 //! are merged, would count as memory of the server. A search reads the lists it needs; merging reads them in order, a block
-//! at a time. Only a check of all bytes maps them, file by file.
+//! at a time. Only a check of all bytes maps them, file by file. The rest, mapped, is given back when many pages are resident
+//! (`MappedFiles`).
 #![allow(
     clippy::disallowed_methods,
     reason = "these are the index's own files, not the agent's"
 )]
 
+use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::ops::Range;
@@ -18,6 +20,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use llmc_memory::MappedFile;
 use tantivy::HasLen;
 use tantivy::directory::error::{DeleteError, LockError, OpenReadError, OpenWriteError};
 use tantivy::directory::{
@@ -36,6 +39,8 @@ pub(super) enum DirectoryUse {
 
 /// How much of a posting list's file merging reads at once.
 const MERGE_BLOCK_BYTES: usize = 64 << 10;
+/// Resident pages of files above which those of the index are given back.
+const MAX_RESIDENT_FILE_BYTES: usize = 96 << 20;
 
 #[derive(Debug, Clone)]
 pub(super) struct IndexDirectory {
@@ -43,6 +48,35 @@ pub(super) struct IndexDirectory {
     path: PathBuf,
     usage: DirectoryUse,
     write_errors: WriteErrors,
+    mapped_files: MappedFiles,
+}
+
+/// The files that searches have mapped, by name.
+#[derive(Debug, Clone, Default)]
+struct MappedFiles(Arc<Mutex<HashMap<PathBuf, MappedFile>>>);
+
+impl MappedFiles {
+    /// Gives the pages back if this process has many of files: those that all questions so far have used would add up to most
+    /// of the index. A page that is used again is in the page cache.
+    fn limit_resident_pages(&self) {
+        let mut files = llmc_host::lock(&self.0);
+        // A segment that was merged into another one is used no more, and its files take up disk space while they are mapped.
+        files.retain(|_, file| file.is_shared());
+        if llmc_memory::resident_file_bytes() > MAX_RESIDENT_FILE_BYTES {
+            files.values().for_each(MappedFile::unmap_pages);
+        }
+    }
+
+    /// Maps a file, once for all that use it.
+    fn map(&self, dir: &Path, name: &Path) -> io::Result<MappedFile> {
+        let mut files = llmc_host::lock(&self.0);
+        if let Some(file) = files.get(name) {
+            return Ok(file.clone());
+        }
+        let file = MappedFile::map(&File::open(dir.join(name))?)?;
+        files.insert(name.to_owned(), file.clone());
+        Ok(file)
+    }
 }
 
 /// The last write error. Tantivy writes on threads of its own, and reports the failure of one without its cause.
@@ -79,7 +113,16 @@ impl IndexDirectory {
             path: path.to_owned(),
             usage,
             write_errors: WriteErrors::default(),
+            mapped_files: MappedFiles::default(),
         })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn limit_resident_pages(&self) {
+        self.mapped_files.limit_resident_pages();
     }
 
     pub(super) fn write_errors(&self) -> WriteErrors {
@@ -154,13 +197,17 @@ impl TerminatingWrite for UnsyncedFile {
 impl Directory for IndexDirectory {
     fn get_file_handle(&self, path: &Path) -> Result<Arc<dyn FileHandle>, OpenReadError> {
         let posting_lists = path.extension().is_some_and(|end| end == "idx");
-        if self.usage == DirectoryUse::Checking || !posting_lists {
-            return self.mapped.get_file_handle(path);
-        }
         let failed = |error: io::Error| match error.kind() {
             io::ErrorKind::NotFound => OpenReadError::FileDoesNotExist(path.to_owned()),
             _ => OpenReadError::wrap_io_error(error, path.to_owned()),
         };
+        if self.usage == DirectoryUse::Searching && !posting_lists {
+            let file = self.mapped_files.map(&self.path, path).map_err(failed)?;
+            return Ok(Arc::new(OwnedBytes::new(file)));
+        }
+        if self.usage == DirectoryUse::Checking || !posting_lists {
+            return self.mapped.get_file_handle(path);
+        }
         let file = File::open(self.path.join(path)).map_err(failed)?;
         let len = file.metadata().map_err(failed)?.len();
         let len = usize::try_from(len).unwrap_or(usize::MAX);
