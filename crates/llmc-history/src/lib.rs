@@ -19,6 +19,7 @@
 //! - `head`: which commit is checked out
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
+mod child_map;
 mod commit;
 mod compare;
 mod entry;

@@ -53,20 +53,23 @@ pub(crate) struct NewListing {
     pub(crate) names: Vec<Vec<u8>>,
 }
 
-/// What decides in a directory which names are ignored.
+/// What decides in a directory which names are ignored. Boxed, since few directories have such files and all have a listing.
 #[derive(Debug, Clone)]
 struct RuleStamps {
-    dot_ignore: Option<Stamp>,
-    git_ignore: Option<Stamp>,
+    dot_ignore: Option<Box<Stamp>>,
+    git_ignore: Option<Box<Stamp>>,
     is_repository: bool,
-    exclude: Option<Stamp>,
+    exclude: Option<Box<Stamp>>,
 }
 
 const EXCLUDE_FILE: &str = ".git/info/exclude";
 
 impl RuleStamps {
     fn read(dir: BorrowedFd<'_>, now_ns: i64) -> RuleStamps {
-        let stamp = |name: &str| Some(Stamp::new(&status(dir, name.as_bytes())?, now_ns));
+        let stamp = |name: &str| {
+            let stat = status(dir, name.as_bytes())?;
+            Some(Box::new(Stamp::new(&stat, now_ns)))
+        };
         let is_repository = status(dir, b".git").is_some();
         RuleStamps {
             dot_ignore: stamp(".ignore"),
@@ -78,7 +81,7 @@ impl RuleStamps {
 
     /// Whether the same rules certainly hold still, where the directory has the same names.
     fn hold(&self, dir: BorrowedFd<'_>) -> bool {
-        let holds = |known: &Option<Stamp>, name: &str| match known {
+        let holds = |known: &Option<Box<Stamp>>, name: &str| match known {
             None => true,
             Some(known) => is_proved(known, dir, name),
         };
@@ -92,7 +95,7 @@ impl RuleStamps {
     }
 
     fn proves(&self, now: &RuleStamps) -> bool {
-        let proves = |known: &Option<Stamp>, now: &Option<Stamp>| match (known, now) {
+        let proves = |known: &Option<Box<Stamp>>, now: &Option<Box<Stamp>>| match (known, now) {
             (None, None) => true,
             (Some(known), Some(now)) => known.proves(now),
             _ => false,
@@ -281,7 +284,7 @@ impl DirCheck<'_> {
             self.needs_walk.store(true, Ordering::Relaxed);
             return;
         }
-        for (name, child) in &known.children {
+        for (name, child) in known.children.iter() {
             // A directory is looked at by itself.
             if child.is_dir() || is_unchanged(child, status(fd.as_fd(), name).as_ref()) {
                 continue;

@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::Stat;
 
+use crate::child_map::ChildMap;
 use crate::entry::PathState;
 use crate::listing::{Listing, NewListing};
 
@@ -125,7 +126,7 @@ pub(crate) struct Snapshot {
 /// What is known to be in a directory.
 #[derive(Debug, Default)]
 pub(crate) struct KnownDir {
-    pub(crate) children: BTreeMap<Box<[u8]>, Known>,
+    pub(crate) children: ChildMap,
     /// How the directory was when its names were last read; `None` when this process has not read them.
     pub(crate) listing: Option<Listing>,
 }
@@ -216,7 +217,7 @@ impl Snapshot {
     pub(crate) fn files_of(&self, inodes: &HashSet<u64>) -> Vec<Vec<u8>> {
         let mut paths = Vec::new();
         for (dir, known) in self.dirs_inside() {
-            for (name, known) in &known.children {
+            for (name, known) in known.children.iter() {
                 if inodes.contains(&known.stamp.inode) && !known.is_dir() {
                     paths.push(join(dir, name));
                 }
@@ -228,7 +229,7 @@ impl Snapshot {
     /// Notes of these files that they have further names: an event tells of one name only.
     pub(crate) fn set_linked(&mut self, inodes: &HashSet<u64>) {
         for (dir, known_dir) in &mut self.dirs {
-            for (name, known) in &mut known_dir.children {
+            for (name, known) in known_dir.children.iter_mut() {
                 if inodes.contains(&known.stamp.inode)
                     && !known.stamp.is_linked()
                     && !known.is_dir()
@@ -273,7 +274,7 @@ impl Snapshot {
             .filter(move |(dir, _)| !is_workspace || is_inside(dir));
         own.into_iter().chain(dirs).flat_map(|(dir, known)| {
             let children = known.children.iter();
-            children.map(move |(name, known)| (dir.as_ref(), name.as_ref(), known))
+            children.map(move |(name, known)| (dir.as_ref(), name, known))
         })
     }
 
