@@ -36,8 +36,8 @@ use crate::unit_batch::UnitBatch;
 use change_finder::{ChangeFinder, ChangeQueue, QueuedChange};
 
 /// A step is committed after this many files or bytes; a crash costs at most one step.
-const STEP_FILES: usize = 4000;
-const STEP_BYTES: u64 = 8 << 20;
+const STEP_FILES: usize = 8000;
+const STEP_BYTES: u64 = 24 << 20;
 /// The first build also commits after this time, and then after twice as long each time up to the maximum, because
 /// questions are answered from what it has committed.
 const FIRST_STEP_TIME: Duration = Duration::from_millis(500);
