@@ -470,17 +470,23 @@ impl TextSearcher {
             let codes = [fields.u64(CODE_FIELDS[0])?, fields.u64(CODE_FIELDS[1])?];
             let alive = segment.alive_bitset();
             let mut halves = [[0_u64; CODE_BLOCK]; 2];
+            let mut distances = [0_u32; CODE_BLOCK];
             let mut at = 0;
             while at < segment.max_doc() {
                 let count = CODE_BLOCK.min((segment.max_doc() - at) as usize);
                 for (half, column) in halves.iter_mut().zip(&codes) {
                     column.values.get_range(u64::from(at), &mut half[..count]);
                 }
-                for (doc, (a, b)) in (at..).zip(halves[0].iter().zip(&halves[1]).take(count)) {
-                    let unit = VectorCode([*a, *b]);
-                    let distance = code.distance(unit);
+                // Without a branch, so that the compiler uses vector instructions.
+                for (distance, (a, b)) in distances.iter_mut().zip(halves[0].iter().zip(&halves[1]))
+                {
+                    *distance = code.distance(VectorCode([*a, *b]));
+                }
+                for (place, doc) in (0..count).zip(at..) {
+                    let distance = distances[place];
                     let is_worse = best.len() >= limit
                         && best.peek().is_none_or(|(worst, _)| distance >= *worst);
+                    let unit = VectorCode([halves[0][place], halves[1][place]]);
                     if is_worse
                         || !unit.is_of(realms)
                         || alive.is_some_and(|alive| !alive.is_alive(doc))
