@@ -12,7 +12,8 @@
 //! - [`Entry`], [`PathChange`], [`PathState`]: what is recorded
 //! - [`UndoRequest`], [`UndoReport`]: taking changes back
 //! - `objects`, `store`: contents by git's blob id; rows, on SQLite and on PostgreSQL
-//! - `snapshot`, `compare`, `listing`, `stamps`, `watch`: which paths differ, and looking at as few of them as possible
+//! - `snapshot`, `child_map`: the newest state of every path
+//! - `compare`, `listing`, `stamps`, `watch`: which paths differ, and looking at as few of them as possible
 //! - `commit`, `restore`, `retention`: writing entries, putting states back, how long entries stay
 //! - `keeper`, `server`: the background thread; which servers of the workspace run
 //! - `shared`, `repository`: contents that are left in the packs of the workspace's own repository
