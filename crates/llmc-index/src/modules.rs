@@ -1,9 +1,13 @@
 //! Which file of the workspace a module is.
 
+mod script_paths;
+
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use llmc_syntax::Language;
 
+use self::script_paths::ScriptPaths;
 use crate::catalog::Catalog;
 use crate::source::Sources;
 
@@ -24,6 +28,8 @@ pub(crate) struct Modules {
     exists: HashMap<String, bool>,
     /// The folders of packages by name, once asked for.
     packages: Option<HashMap<String, String>>,
+    /// The configurations of TypeScript by folder.
+    script_paths: HashMap<String, Option<Rc<ScriptPaths>>>,
 }
 
 impl Modules {
@@ -137,16 +143,20 @@ impl Modules {
                 folder = folder_of(folder);
             }
         }
+        if let Some(found) = self.mapped(from, module, catalog, sources) {
+            return Some(found);
+        }
         let parts = if module.starts_with('@') { 2 } else { 1 };
         let at = module
             .match_indices('/')
             .nth(parts - 1)
             .map_or(module.len(), |(at, _)| at);
         let (package, below) = (&module[..at], module[at..].trim_start_matches('/'));
-        let folder = self
-            .packages("package.json", catalog, sources)
-            .get(package)?
-            .clone();
+        let known = self.packages("package.json", catalog, sources).get(package);
+        let folder = match known {
+            Some(folder) => folder.clone(),
+            None => package_around(from, package, sources)?,
+        };
         let below = if below.is_empty() { "index" } else { below };
         for base in ["src", "", "lib", "source"] {
             if let Some(found) = self.script_file(&join(&join(&folder, base), below), catalog) {
@@ -154,6 +164,32 @@ impl Modules {
             }
         }
         None
+    }
+
+    /// The file that the configuration of the nearest folder above maps a module's name to.
+    fn mapped(
+        &mut self,
+        from: &str,
+        module: &str,
+        catalog: &Catalog,
+        sources: &mut Sources<'_>,
+    ) -> Option<String> {
+        let mut folder = folder_of(from);
+        loop {
+            let known = self.script_paths.entry(folder.to_owned());
+            let paths = known
+                .or_insert_with(|| ScriptPaths::in_folder(folder, sources).map(Rc::new))
+                .clone();
+            for path in paths.iter().flat_map(|paths| paths.candidates(module)) {
+                if let Some(found) = self.script_file(&path, catalog) {
+                    return Some(found);
+                }
+            }
+            if folder.is_empty() {
+                return None;
+            }
+            folder = folder_of(folder);
+        }
     }
 
     fn script_file(&mut self, path: &str, catalog: &Catalog) -> Option<String> {
@@ -297,6 +333,20 @@ impl Modules {
             ],
             catalog,
         )
+    }
+}
+
+/// The folder of the package that a file belongs to, if it has that name; its manifest need not be in the index.
+fn package_around(from: &str, package: &str, sources: &mut Sources<'_>) -> Option<String> {
+    let mut folder = folder_of(from);
+    loop {
+        let manifest = sources.get(&join(folder, "package.json"));
+        let name = manifest.and_then(|manifest| package_name("package.json", &manifest.text));
+        if name.is_some() || folder.is_empty() {
+            let own = name.as_deref() == Some(package);
+            return own.then(|| folder.to_owned());
+        }
+        folder = folder_of(folder);
     }
 }
 
