@@ -7,6 +7,8 @@
 
 mod chains;
 mod classes;
+mod globals;
+mod traits;
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -35,7 +37,12 @@ impl Place {
     }
 
     pub(crate) fn identity(&self) -> DefinitionId {
-        let binding = self.source.names().binding(self.binding);
+        let table = self.source.names();
+        let binding = table.binding(self.binding);
+        // Global declarations of one name add to one thing, whatever their file.
+        if table.is_global(binding.scope) {
+            return (String::new(), usize::MAX, binding.name.clone());
+        }
         (
             self.source.path.clone(),
             binding.scope,
@@ -109,6 +116,10 @@ pub(crate) struct Resolver<'c, 's, 'r> {
     values: HashMap<(String, usize), Vec<Value>>,
     /// The impl blocks of classes.
     impls: HashMap<(String, usize), Vec<Place>>,
+    /// The global declarations of scripts by name.
+    globals: HashMap<String, Vec<Place>>,
+    /// What traits and types have by a method's name.
+    methods: HashMap<String, Rc<traits::MethodsOfName>>,
     open: HashSet<(String, usize)>,
     /// The class whose method is followed, which `self` then means.
     receiver: Option<Place>,
@@ -124,6 +135,8 @@ impl<'c, 's, 'r> Resolver<'c, 's, 'r> {
             modules: Modules::default(),
             values: HashMap::new(),
             impls: HashMap::new(),
+            globals: HashMap::new(),
+            methods: HashMap::new(),
             open: HashSet::new(),
             receiver: None,
             steps: 0,
@@ -148,7 +161,15 @@ impl<'c, 's, 'r> Resolver<'c, 's, 'r> {
         if let Some(chain) = table.receiver(reference.start) {
             let chain = chain.to_owned();
             let values = self.chain(source, scope, &chain);
-            return self.members(&values, name, access_of(source, reference));
+            let access = access_of(source, reference);
+            let found = self.members(&values, name, access);
+            return match access {
+                MemberAccess::Called => self.or_trait_method(source, scope, name, &values, found),
+                _ => found,
+            };
+        }
+        if table.language == Some(Language::Rust) && is_macro_call(source, reference) {
+            return self.macro_named(source, scope, name);
         }
         if let Some(binding) = table.bound_at(name, reference.start) {
             return self.follow(Place {
@@ -174,9 +195,14 @@ impl<'c, 's, 'r> Resolver<'c, 's, 'r> {
         name: &str,
         skip: Option<usize>,
     ) -> Vec<Target> {
+        if let Some((owner, part)) = split_field(name) {
+            let owners = self.name(source, scope, owner, skip);
+            return self.fields_of(&owners, part);
+        }
         let table = source.names();
         let language = table.language;
         match name {
+            "::self" => return self.this_module(source, scope),
             "this" | "Self" if language != Some(Language::Python) => {
                 return self.own_class(source, scope);
             }
@@ -199,17 +225,33 @@ impl<'c, 's, 'r> Resolver<'c, 's, 'r> {
         if name == "self" && language == Some(Language::Rust) {
             return self.this_module(source, scope);
         }
+        // Inside of a function as well: `use self::Entry::*;`.
         let module = table.module_around(scope);
-        let starred = self.starred(source, module, name);
-        if !starred.is_empty() {
-            return starred;
+        let mut around = scope;
+        loop {
+            let starred = self.starred(source, around, name);
+            if !starred.is_empty() {
+                return starred;
+            }
+            if around == module {
+                break;
+            }
+            around = table.parent(around);
         }
         if language == Some(Language::Rust)
+            // A name that is unknown, such as a variable inside of a macro, is no crate.
+            && (skip.is_some() || source.text.contains(&format!("{name}::")))
             && let Some(path) =
                 self.modules
                     .rust_crate(&source.path, name, self.catalog, self.sources)
         {
             return self.module_at(path);
+        }
+        if is_script(language) {
+            let global = self.global(name);
+            if !global.is_empty() {
+                return global;
+            }
         }
         // Code that does not say where a name comes from may still mean the workspace's: a script, a macro.
         let defined = self.catalog.symbols_named(name, 1).unwrap_or_default();
@@ -334,6 +376,10 @@ impl<'c, 's, 'r> Resolver<'c, 's, 'r> {
         name: &str,
         access: MemberAccess,
     ) -> Vec<Target> {
+        if let Some((owner, part)) = split_field(name) {
+            let owners = self.members(values, owner, MemberAccess::Either);
+            return self.fields_of(&owners, part);
+        }
         let mut found = Vec::new();
         for value in values.iter().take(MAX_VALUES) {
             match value {
@@ -473,6 +519,11 @@ impl<'c, 's, 'r> Resolver<'c, 's, 'r> {
     }
 }
 
+/// `Held#0`: the variant and its field. A private name of a script, `#pool`, has none.
+fn split_field(name: &str) -> Option<(&str, &str)> {
+    name.split_once('#').filter(|(owner, _)| !owner.is_empty())
+}
+
 /// The identity of a member of a type that the language gives.
 fn builtin_member(kind: &str, name: &str) -> DefinitionId {
     (kind.to_owned(), usize::MAX, name.to_owned())
@@ -491,6 +542,12 @@ fn access_of(source: &Source, reference: &Reference) -> MemberAccess {
     } else {
         MemberAccess::Read
     }
+}
+
+fn is_macro_call(source: &Source, reference: &Reference) -> bool {
+    let end = reference.start + reference.name.len();
+    let after = source.text.get(end..).unwrap_or_default();
+    after.starts_with('!') && !after.starts_with("!=")
 }
 
 pub(crate) fn is_script(language: Option<Language>) -> bool {

@@ -47,6 +47,7 @@ mod catalog;
 mod classify;
 mod contents;
 mod decimals;
+mod doc_links;
 mod elsewhere;
 mod error;
 mod features;

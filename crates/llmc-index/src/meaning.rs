@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use llmc_syntax::{BindingKind, DefinitionKind, Language, Reference};
+use llmc_syntax::{BindingKind, DefinitionKind, Language, Reference, ReferenceKind};
 
 use crate::catalog::Catalog;
 use crate::infer::{DefinitionId, MemberAccess, Place, Resolver, Target, is_script};
@@ -33,6 +33,38 @@ pub(crate) struct Meaning<'c, 's, 'r> {
     incomplete: bool,
     /// Whether one is a member of a type.
     member: bool,
+    /// Which uses of their names mean the asked definitions of TypeScript.
+    space: NameSpace,
+    /// Whether there is also a value of that name where they are.
+    has_value: bool,
+}
+
+/// In TypeScript a type and a value of one name are told apart by where the name stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NameSpace {
+    Types,
+    Values,
+    /// Of a class, and of all other languages.
+    Both,
+}
+
+impl NameSpace {
+    fn of(defined: &[ResolvedSymbol]) -> Self {
+        let mut spaces = defined.iter().map(|one| match one.symbol.kind {
+            _ if !is_script(one.language()) => Self::Both,
+            DefinitionKind::Interface | DefinitionKind::Type => Self::Types,
+            DefinitionKind::Function | DefinitionKind::Constant | DefinitionKind::Variable => {
+                Self::Values
+            }
+            _ => Self::Both,
+        });
+        let first = spaces.next().unwrap_or(Self::Both);
+        if spaces.all(|space| space == first) {
+            first
+        } else {
+            Self::Both
+        }
+    }
 }
 
 impl<'c, 's, 'r> Meaning<'c, 's, 'r> {
@@ -46,6 +78,7 @@ impl<'c, 's, 'r> Meaning<'c, 's, 'r> {
         let mut classes = Vec::new();
         let mut incomplete = false;
         let mut member = false;
+        let mut has_value = false;
         for one in defined
             .iter()
             .filter(|one| one.symbol.kind != DefinitionKind::Impl)
@@ -57,6 +90,7 @@ impl<'c, 's, 'r> Meaning<'c, 's, 'r> {
                     let scope = table.binding(place.binding).scope;
                     let of_class = table.members_around(scope) == Some(scope);
                     member |= of_class;
+                    has_value |= resolver.declarations_beside(&place) > 0;
                     asked.insert(place.identity());
                     family.extend(resolver.overridden(&place));
                     if of_class {
@@ -73,6 +107,21 @@ impl<'c, 's, 'r> Meaning<'c, 's, 'r> {
             family,
             classes,
             member,
+            space: NameSpace::of(defined),
+            has_value,
+        }
+    }
+
+    /// Whether a reference stands where it cannot mean the asked definitions: `new Pool()` no interface, `x: Pool` no variable.
+    /// An import means both.
+    fn in_other_space(&self, source: &Source, reference: &Reference) -> bool {
+        let table = source.names();
+        let is_type = table.is_type_name(reference.start);
+        match self.space {
+            NameSpace::Both => false,
+            _ if self.member || reference.kind == ReferenceKind::Import => false,
+            NameSpace::Types => !is_type && self.has_value && !is_exported(source, reference),
+            NameSpace::Values => is_type,
         }
     }
 
@@ -97,7 +146,28 @@ impl<'c, 's, 'r> Meaning<'c, 's, 'r> {
             };
         }
         let targets = self.resolver.targets(source, reference);
-        self.judge(source, reference, &targets)
+        match self.judge(source, reference, &targets) {
+            Verdict::Means if self.in_other_space(source, reference) => Verdict::Other(None),
+            verdict => verdict,
+        }
+    }
+
+    /// Whether a name in a documentation comment means an asked definition that is no member.
+    pub(crate) fn is_meant_in_comment(
+        &mut self,
+        source: &Rc<Source>,
+        start: usize,
+        name: &str,
+    ) -> bool {
+        if self.member || self.incomplete {
+            return false;
+        }
+        self.resolver.begin();
+        let scope = source.names().scope_at(start);
+        let targets = self.resolver.name(source, scope, name, None);
+        targets
+            .iter()
+            .any(|target| matches!(target, Target::Binding(place, _) if self.asked.contains(&place.identity())))
     }
 
     /// Whether an impl block adds to an asked type.
@@ -145,6 +215,24 @@ impl<'c, 's, 'r> Meaning<'c, 's, 'r> {
             false => &self.asked,
         };
         all.iter().any(|one| of.contains(one))
+    }
+
+    /// Whether an asked function of Python is declared once more behind this declaration of it: an overload, the getter of a
+    /// property that has a setter. A change of the function changes these too.
+    pub(crate) fn is_declared_again(&self, one: &ResolvedSymbol) -> bool {
+        let table = one.source.names();
+        if table.language != Some(Language::Python) || self.incomplete {
+            return false;
+        }
+        let Some(place) = binding_of(one).filter(|place| self.asked.contains(&place.identity()))
+        else {
+            return false;
+        };
+        let own = table.binding(place.binding);
+        let others = table.named_in(own.scope, &own.name).into_iter();
+        let mut others = others.map(|other| table.binding(other));
+        own.kind != BindingKind::Field
+            && others.any(|other| other.kind == own.kind && other.start > own.start)
     }
 
     fn judge(&mut self, source: &Rc<Source>, reference: &Reference, targets: &[Target]) -> Verdict {
@@ -233,6 +321,13 @@ impl<'c, 's, 'r> Meaning<'c, 's, 'r> {
         let mut classes = classes.iter();
         classes.any(|own| self.resolver.derives(own, class, 0))
     }
+}
+
+/// Whether a reference stands on a line that exports it.
+fn is_exported(source: &Source, reference: &Reference) -> bool {
+    let before = source.text.get(..reference.start).unwrap_or_default();
+    let statement = before.rsplit([';', '}']).next().unwrap_or_default();
+    statement.trim_start().starts_with("export")
 }
 
 /// The name of a definition with the class around it.

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use llmc_syntax::{Binding, BindingKind, FileScopes, Language, ScopeKind};
 
+use crate::infer::is_script;
+
 /// A file's scopes and bindings by name.
 #[derive(Debug, Default)]
 pub(crate) struct NameTable {
@@ -13,6 +15,8 @@ pub(crate) struct NameTable {
     /// The binding that opens a scope.
     openers: HashMap<usize, usize>,
     line_starts: Vec<usize>,
+    /// The names of the file itself are known in every file: a declaration file without imports and exports.
+    global: bool,
 }
 
 impl NameTable {
@@ -32,7 +36,25 @@ impl NameTable {
             by_name,
             openers,
             line_starts: std::iter::once(0).chain(ends).collect(),
+            global: false,
         }
+    }
+
+    /// Makes the names of the file itself global.
+    pub(crate) fn with_global_names(mut self) -> Self {
+        self.global = true;
+        self
+    }
+
+    /// Whether the names of a scope are known in every file: those of a `declare global` block.
+    pub(crate) fn is_global(&self, scope: usize) -> bool {
+        if scope == 0 {
+            return self.global;
+        }
+        let named = |binding: usize| self.found.bindings[binding].name == "global";
+        self.kind(scope) == ScopeKind::Namespace
+            && is_script(self.language)
+            && self.opener(scope).is_some_and(named)
     }
 
     /// Whether names of this file can be resolved.
@@ -101,6 +123,11 @@ impl NameTable {
             .binary_search_by_key(&start, |one| one.start)
             .ok()?;
         Some(&receivers[place].chain)
+    }
+
+    /// Whether the name that starts there stands in the place of a type.
+    pub(crate) fn is_type_name(&self, start: usize) -> bool {
+        self.found.type_names.binary_search(&start).is_ok()
     }
 
     pub(crate) fn scope_at(&self, offset: usize) -> usize {

@@ -45,8 +45,24 @@ impl Source {
                 }
                 _ => return NameTable::default(),
             };
-            NameTable::new(language, found.unwrap_or_default(), &self.text)
+            let table = NameTable::new(language, found.unwrap_or_default(), &self.text);
+            if self.declares_globals() {
+                table.with_global_names()
+            } else {
+                table
+            }
         })
+    }
+
+    /// Whether it is a declaration file of TypeScript that is no module.
+    fn declares_globals(&self) -> bool {
+        let of_module = |line: &str| line.starts_with("import ") || line.starts_with("export ");
+        self.path.ends_with(".d.ts") && !self.text.lines().any(of_module)
+    }
+
+    /// Whether it may add names to every file, without parsing it.
+    pub(crate) fn has_globals(&self) -> bool {
+        self.declares_globals() || self.text.contains("declare global")
     }
 
     pub(crate) fn lines(&self) -> Lines<'_> {

@@ -252,7 +252,7 @@ impl SymbolName<'_> {
         let wanted: Vec<&&str> = self
             .around
             .iter()
-            .filter(|part| !matches!(**part, "crate" | "self" | "super" | "this"))
+            .filter(|part| !matches!(**part, "crate" | "self" | "super" | "this" | "global"))
             .collect();
         wanted.len() <= around.len()
             && around

@@ -150,6 +150,21 @@ pub(crate) fn find_uses(
                 through,
             });
         }
+        if is_script(source.names().language) {
+            for (start, line) in crate::doc_links::named_in_comments(&source.text, name) {
+                if meaning.is_meant_in_comment(&source, start, name) {
+                    found.push(FoundUse {
+                        source: source.clone(),
+                        origin: file.origin,
+                        line,
+                        kind: ReferenceKind::Mention,
+                        inside: None,
+                        confidence: RESOLVED_CONFIDENCE,
+                        through: None,
+                    });
+                }
+            }
+        }
         for alias in source.names().aliases_of(name) {
             if aliases.len() < MAX_ALIASES && !aliases.iter().any(|known| known == alias) {
                 aliases.push(alias.to_owned());
@@ -166,7 +181,7 @@ pub(crate) fn find_uses(
     for one in &same_name {
         let adds = match one.symbol.kind {
             DefinitionKind::Impl => meaning.has_impl(one),
-            _ => meaning.is_overridden_by(one),
+            _ => meaning.is_overridden_by(one) || meaning.is_declared_again(one),
         };
         stop.check()?;
         if !adds {

@@ -8,12 +8,12 @@ use crate::definitions::{Definition, DefinitionKind, MAX_DEFINITIONS, MAX_SIGNAT
 use crate::references::{MAX_NAME_BYTES, MAX_REFERENCES, Reference, ReferenceKind};
 use crate::scopes::{
     Binding, BindingKind, FileScopes, MAX_BINDINGS, MAX_CHAIN_BYTES, MAX_RECEIVERS, MAX_SCOPES,
-    Receiver, Scope, ScopeKind,
+    MAX_TYPE_NAMES, Receiver, Scope, ScopeKind,
 };
 use crate::{Language, ParseGoal, SyntaxAnalysis};
 
 /// Increased with every change of what an analysis says about a source: by a grammar, its table or this encoding.
-const VERSION: i32 = 1;
+const VERSION: i32 = 2;
 /// Servers that share analyses use those of this number only. Scripts inside of other files are read with another grammar
 /// where the build has it.
 pub const ANALYSIS_VERSION: i32 = 2 * VERSION + cfg!(feature = "heavy-grammars") as i32;
@@ -205,6 +205,10 @@ impl FileScopes {
             put(out, one.start as u64);
             put_text(out, &one.chain);
         }
+        put(out, self.type_names.len() as u64);
+        for start in &self.type_names {
+            put(out, *start as u64);
+        }
     }
 
     fn decode(bytes: &mut Bytes<'_>, source: &str) -> Option<FileScopes> {
@@ -249,6 +253,13 @@ impl FileScopes {
                 start,
                 chain: bytes.text(MAX_CHAIN_BYTES)?,
             });
+        }
+        for _ in 0..bytes.count(MAX_TYPE_NAMES)? {
+            let start = bytes.count(source.len())?;
+            if found.type_names.last().is_some_and(|last| start < *last) {
+                return None;
+            }
+            found.type_names.push(start);
         }
         Some(found)
     }

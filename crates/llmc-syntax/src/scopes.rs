@@ -8,6 +8,8 @@
 //! | `pool.take()` | a name, a member of it, and a call; arguments are left out |
 //! | `rows[]` | an element, by index or by iteration |
 //! | `open.@0` | the first parameter of a function |
+//! | `Entry.Held#0` | the first field of a variant or of a tuple struct, `Held#key` one with a name |
+//! | `::self` | in Rust the module around |
 //! | `job()^` | what is awaited, or unwrapped by `?` |
 //! | `<list,~Pool>` | a value whose type annotation names these types; `~` marks arguments of a type |
 //! | `{a\|b()}` | one of several values |
@@ -101,12 +103,16 @@ pub struct FileScopes {
     pub bindings: Vec<Binding>,
     /// By their place.
     pub receivers: Vec<Receiver>,
+    /// Where names stand in the place of a type, in bytes and in order; of TypeScript only, where a type and a value may share
+    /// a name.
+    pub type_names: Vec<usize>,
 }
 
 /// Of one file.
 pub(crate) const MAX_SCOPES: usize = 50_000;
 pub(crate) const MAX_BINDINGS: usize = 100_000;
 pub(crate) const MAX_RECEIVERS: usize = 200_000;
+pub(crate) const MAX_TYPE_NAMES: usize = 200_000;
 pub(crate) const MAX_CHAIN_BYTES: usize = 240;
 /// Deeper nodes are skipped: generated code only.
 const MAX_NODE_DEPTH: usize = 400;
@@ -125,6 +131,7 @@ pub(crate) fn of_tree(language: Language, root: Node<'_>, source: &str) -> FileS
         depth: 0,
         chain_depth: Cell::new(0),
         called: None,
+        element: None,
         expected: None,
         expectations: HashMap::new(),
     };
@@ -136,6 +143,7 @@ pub(crate) fn of_tree(language: Language, root: Node<'_>, source: &str) -> FileS
         _ => return FileScopes::default(),
     }
     builder.found.receivers.sort_by_key(|one| one.start);
+    builder.found.type_names.sort_unstable();
     builder.found
 }
 
@@ -150,6 +158,8 @@ struct ScopeBuilder<'s> {
     chain_depth: Cell<usize>,
     /// The chain of the call whose arguments come next, in scripts.
     called: Option<String>,
+    /// The chain of the first parameter of the function that comes next, in scripts.
+    element: Option<String>,
     /// The chain of the type that the object literal that comes next should have.
     expected: Option<String>,
     /// Per scope of an object literal the chain of the type that it should have.
@@ -233,6 +243,12 @@ impl<'s> ScopeBuilder<'s> {
                 start: member.start_byte(),
                 chain: bounded(chain),
             });
+        }
+    }
+
+    fn type_name(&mut self, name: Node<'_>) {
+        if self.found.type_names.len() < MAX_TYPE_NAMES {
+            self.found.type_names.push(name.start_byte());
         }
     }
 

@@ -145,7 +145,7 @@ impl Resolver<'_, '_, '_> {
                 let end = after.find(['.', '(', '[', '^']).unwrap_or(after.len());
                 let name = &after[..end];
                 rest = &after[end..];
-                values = self.member_values(values, name, source.names().language, &mut rest);
+                values = self.member_values(values, name, (source, scope), &mut rest);
             } else {
                 return vec![Value::Unknown];
             }
@@ -157,9 +157,10 @@ impl Resolver<'_, '_, '_> {
         &mut self,
         values: Vec<Value>,
         name: &str,
-        language: Option<Language>,
+        (source, scope): (&Rc<Source>, usize),
         rest: &mut &str,
     ) -> Vec<Value> {
+        let language = source.names().language;
         // Most methods of a collection return what it holds, or a collection of it.
         if values.iter().any(|value| matches!(value, Value::Holder(_))) {
             *rest = rest.strip_prefix("()").unwrap_or(rest);
@@ -180,6 +181,10 @@ impl Resolver<'_, '_, '_> {
             *rest = rest.strip_prefix("()").unwrap_or(rest);
             return values;
         }
+        let targets = match access {
+            MemberAccess::Called => self.or_trait_method(source, scope, name, &values, targets),
+            _ => targets,
+        };
         let found: Vec<Value> = targets.iter().flat_map(|one| self.values_of(one)).collect();
         // A method of a type from outside may return anything.
         found

@@ -6,7 +6,9 @@ use std::rc::Rc;
 use llmc_syntax::{BindingKind, DefinitionKind, Language, ScopeKind};
 
 use super::chains::split_top;
-use super::{DefinitionId, MemberAccess, Place, Resolver, Target, Value, builtin_member};
+use super::{
+    DefinitionId, MemberAccess, Place, Resolver, Target, Value, builtin_member, is_script,
+};
 use crate::source::Source;
 
 /// Bases above one another that are followed.
@@ -183,8 +185,11 @@ impl Resolver<'_, '_, '_> {
         found
     }
 
-    /// The impl blocks of a class.
+    /// What adds to a class from elsewhere: its impl blocks, the other declarations of a global type.
     fn impls(&mut self, class: &Place) -> Vec<Place> {
+        if is_script(class.source.names().language) {
+            return self.global_additions(class);
+        }
         if class.source.names().language != Some(Language::Rust)
             || class.kind() != BindingKind::Class
         {
@@ -240,13 +245,19 @@ impl Resolver<'_, '_, '_> {
         }
         let impls = self.impls(class);
         let own = std::iter::once(class).chain(&impls);
-        let mut own: Vec<Place> = own.filter_map(|place| own_member(place, name)).collect();
-        own.sort_by_key(|place| match (access, place.kind()) {
-            (MemberAccess::Called, BindingKind::Field) => 1,
-            (MemberAccess::Read, BindingKind::Function) => 1,
-            _ => 0,
+        let own = own.filter_map(|place| {
+            let member = own_member(place, name)?;
+            let other_kind = match (access, member.kind()) {
+                (MemberAccess::Called, BindingKind::Field) => true,
+                (MemberAccess::Read, BindingKind::Function) => true,
+                _ => false,
+            };
+            // A type's own method comes before that of a trait.
+            let block = place.source.names().binding(place.binding);
+            let of_trait = block.kind == BindingKind::Impl && !block.chain.is_empty();
+            Some(((other_kind, of_trait), member))
         });
-        if let Some(found) = own.into_iter().next() {
+        if let Some((_, found)) = own.min_by_key(|(order, _)| *order) {
             return Member::Found(found);
         }
         let mut bases = self.bases(class);

@@ -17,5 +17,7 @@ mod messy;
 mod parsing;
 mod updates;
 mod uses;
+mod uses_merged;
+mod uses_traits;
 mod watching;
 mod work;

@@ -21,7 +21,7 @@ fn sure(work: &Work, symbol: &str) -> Vec<String> {
 }
 
 /// Asserts the resolved uses of each symbol of a fixture.
-fn check(fixture: &str, expected: &[(&str, &[&str])]) {
+pub(crate) fn check(fixture: &str, expected: &[(&str, &[&str])]) {
     let work = Work::new(fixture);
     work.update();
     for (symbol, sites) in expected {

@@ -1,8 +1,43 @@
 //! Scopes of Rust. Paths are chains too: `crate::net::Pool` is `crate.net.Pool`.
 
+mod chains;
+
 use tree_sitter::Node;
 
-use super::{BindingKind, ScopeBuilder, ScopeKind, annotated, children, either};
+use super::{BindingKind, ScopeBuilder, ScopeKind, children};
+
+/// Methods of iterators, options and collections that hand their elements to a closure.
+const ELEMENT_METHODS: &[&str] = &[
+    "all",
+    "and_then",
+    "any",
+    "filter",
+    "filter_map",
+    "find",
+    "find_map",
+    "flat_map",
+    "for_each",
+    "inspect",
+    "is_ok_and",
+    "is_some_and",
+    "map",
+    "map_or",
+    "map_or_else",
+    "map_while",
+    "max_by",
+    "max_by_key",
+    "min_by",
+    "min_by_key",
+    "partition",
+    "position",
+    "retain",
+    "skip_while",
+    "sort_by",
+    "sort_by_key",
+    "sort_unstable_by",
+    "sort_unstable_by_key",
+    "take_while",
+];
 
 impl<'s> ScopeBuilder<'s> {
     pub(super) fn rust(&mut self, node: Node<'_>, scope: usize) {
@@ -47,17 +82,33 @@ impl<'s> ScopeBuilder<'s> {
                 }
                 // The fields of a variant are not members of the enum.
                 let inner = match node.kind() {
-                    "enum_variant" => self.open_at(ScopeKind::Members, scope, node),
+                    "enum_variant" => self.rust_variant(node, scope),
                     _ => scope,
                 };
                 self.each_child(node, inner, Self::rust);
             }
+            "ordered_field_declaration_list" => {
+                for (name, kind) in self.rust_variant_fields(node) {
+                    let chain = self.rust_annotation(kind);
+                    let start = kind.start_byte();
+                    self.bind_name(scope, scope, &name, start, BindingKind::Field, chain);
+                }
+                self.each_child(node, scope, Self::rust);
+            }
             "type_item" | "associated_type" => {
                 if let Some(name) = node.child_by_field_name("name") {
-                    let chain = node
-                        .child_by_field_name("type")
-                        .map_or("?".to_owned(), |kind| self.rust_annotation(kind));
-                    self.bind(scope, name, BindingKind::Variable, chain);
+                    let bounds = node.child_by_field_name("bounds");
+                    let chain = match (node.child_by_field_name("type"), bounds) {
+                        (Some(kind), _) => self.rust_annotation(kind),
+                        (None, Some(bounds)) => self.rust_bound_annotation(bounds),
+                        (None, None) => "?".to_owned(),
+                    };
+                    // Without `Self::` before it, a name does not mean an associated type.
+                    let kind = match self.found.scopes[scope].kind {
+                        ScopeKind::Members => BindingKind::Field,
+                        _ => BindingKind::Variable,
+                    };
+                    self.bind(scope, name, kind, chain);
                 }
                 self.each_child(node, scope, Self::rust);
             }
@@ -69,9 +120,9 @@ impl<'s> ScopeBuilder<'s> {
             "type_parameter" => {
                 if let Some(name) = node.child_by_field_name("name") {
                     let bounds = node.child_by_field_name("bounds");
-                    let names = bounds.map_or_else(Vec::new, |bounds| self.rust_bounds(bounds));
-                    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-                    self.bind(scope, name, BindingKind::Variable, annotated(&names));
+                    let chain =
+                        bounds.map_or("?".to_owned(), |bounds| self.rust_bound_annotation(bounds));
+                    self.bind(scope, name, BindingKind::Variable, chain);
                 }
                 self.each_child(node, scope, Self::rust);
             }
@@ -80,9 +131,8 @@ impl<'s> ScopeBuilder<'s> {
                 if let (Some(left), Some(bounds)) = (left, node.child_by_field_name("bounds"))
                     && left.kind() == "type_identifier"
                 {
-                    let names = self.rust_bounds(bounds);
-                    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-                    self.bind(scope, left, BindingKind::Variable, annotated(&names));
+                    let chain = self.rust_bound_annotation(bounds);
+                    self.bind(scope, left, BindingKind::Variable, chain);
                 }
                 self.each_child(node, scope, Self::rust);
             }
@@ -134,25 +184,28 @@ impl<'s> ScopeBuilder<'s> {
                 }
                 self.each_child(node, inner, Self::rust);
             }
-            "closure_expression" => {
-                let inner = self.open_at(ScopeKind::Block, scope, node);
-                for parameter in node
-                    .child_by_field_name("parameters")
-                    .map(children)
-                    .into_iter()
-                    .flatten()
-                {
-                    match parameter.kind() {
-                        "parameter" => self.rust_parameter(parameter, inner),
-                        _ => self.rust_pattern(parameter, "?", inner),
+            "closure_expression" => self.rust_closure(node, "?", scope),
+            "call_expression" => {
+                let element = self.rust_element_of_call(node);
+                for child in children(node) {
+                    if child.kind() != "arguments" {
+                        self.rust(child, scope);
+                        continue;
+                    }
+                    for argument in children(child) {
+                        match (argument.kind(), &element) {
+                            ("closure_expression", Some(element)) => self.nested(|builder| {
+                                builder.rust_closure(argument, element, scope);
+                            }),
+                            _ => self.rust(argument, scope),
+                        }
                     }
                 }
-                self.each_child(node, inner, Self::rust);
             }
             "scoped_identifier" | "scoped_type_identifier" => {
                 let path = node.child_by_field_name("path");
                 if let Some(name) = node.child_by_field_name("name") {
-                    let chain = path.map_or("crate".to_owned(), |path| self.rust_chain(path));
+                    let chain = path.map_or("crate".to_owned(), |path| self.rust_path(path));
                     self.receiver(name, chain);
                 }
                 if let Some(path) = path {
@@ -207,7 +260,7 @@ impl<'s> ScopeBuilder<'s> {
                 if let Some(name) = node.child_by_field_name("name") {
                     let chain = node
                         .child_by_field_name("path")
-                        .map_or("crate".to_owned(), |path| self.rust_chain(path));
+                        .map_or("crate".to_owned(), |path| self.rust_path(path));
                     let chain = format!("{}|{}", below(&chain), self.text(name));
                     self.bind(scope, name, BindingKind::Import, chain);
                     if let Some(inner) =
@@ -234,7 +287,7 @@ impl<'s> ScopeBuilder<'s> {
             "scoped_use_list" => {
                 let inner = node
                     .child_by_field_name("path")
-                    .map_or(path.to_owned(), |inner| below(&self.rust_chain(inner)));
+                    .map_or(path.to_owned(), |inner| below(&self.rust_path(inner)));
                 if let Some(inner) = node.child_by_field_name("path").filter(|_| path.is_empty()) {
                     self.rust(inner, scope);
                 }
@@ -257,7 +310,7 @@ impl<'s> ScopeBuilder<'s> {
                 if let Some(module) = module.filter(|_| path.is_empty()) {
                     self.rust(module, scope);
                 }
-                let inner = module.map_or(path.to_owned(), |inner| below(&self.rust_chain(inner)));
+                let inner = module.map_or(path.to_owned(), |inner| below(&self.rust_path(inner)));
                 let start = node.start_byte();
                 self.bind_name(scope, scope, "*", start, BindingKind::ImportAll, inner);
             }
@@ -319,6 +372,64 @@ impl<'s> ScopeBuilder<'s> {
         }
     }
 
+    /// The parameters of a closure are parts of `element` where that is known.
+    fn rust_closure(&mut self, node: Node<'_>, element: &str, scope: usize) {
+        let inner = self.open_at(ScopeKind::Block, scope, node);
+        let parameters = node.child_by_field_name("parameters");
+        for parameter in parameters.map(children).into_iter().flatten() {
+            match parameter.kind() {
+                "parameter" => self.rust_parameter(parameter, inner),
+                _ => self.rust_pattern(parameter, element, inner),
+            }
+        }
+        self.each_child(node, inner, Self::rust);
+    }
+
+    /// What a method hands to the closure that it is given: an element of what it is called on.
+    fn rust_element_of_call(&self, call: Node<'_>) -> Option<String> {
+        let mut function = call.child_by_field_name("function")?;
+        if function.kind() == "generic_function" {
+            function = function.child_by_field_name("function")?;
+        }
+        let name = function.child_by_field_name("field")?;
+        let hands = ELEMENT_METHODS.contains(&self.text(name));
+        let value = function.child_by_field_name("value").filter(|_| hands)?;
+        Some(self.rust_chain(value) + "[]")
+    }
+
+    /// Binds the fields of a variant as `Variant#field` beside it, since patterns name them so; opens a scope for them.
+    fn rust_variant(&mut self, node: Node<'_>, scope: usize) -> usize {
+        let variant = node.child_by_field_name("name").map(|name| self.text(name));
+        let body = node.child_by_field_name("body");
+        if let (Some(variant), Some(body)) = (variant, body) {
+            for (name, kind) in self.rust_variant_fields(body) {
+                let (name, chain) = (format!("{variant}#{name}"), self.rust_annotation(kind));
+                let start = kind.start_byte();
+                self.bind_name(scope, scope, &name, start, BindingKind::Field, chain);
+            }
+        }
+        self.open_at(ScopeKind::Members, scope, node)
+    }
+
+    /// The names and types of fields; those without names are counted.
+    fn rust_variant_fields<'t>(&self, body: Node<'t>) -> Vec<(String, Node<'t>)> {
+        let parts = children(body).into_iter();
+        if body.kind() == "field_declaration_list" {
+            let fields = parts.filter_map(|field| {
+                let name = field.child_by_field_name("name")?;
+                let kind = field.child_by_field_name("type")?;
+                Some((self.text(name).to_owned(), kind))
+            });
+            return fields.collect();
+        }
+        let types = parts.filter(|part| {
+            let kind = part.kind();
+            !matches!(kind, "attribute_item" | "visibility_modifier") && !kind.ends_with("comment")
+        });
+        let places = types.enumerate();
+        places.map(|(at, kind)| (at.to_string(), kind)).collect()
+    }
+
     fn rust_impl(&mut self, node: Node<'_>, scope: usize) {
         let Some(kind) = node.child_by_field_name("type") else {
             return;
@@ -353,12 +464,25 @@ impl<'s> ScopeBuilder<'s> {
                 let kind = node.child_by_field_name("type");
                 let wrapper =
                     kind.is_some_and(|kind| matches!(self.text(kind), "Some" | "Ok" | "Err"));
-                let chain = if wrapper { chain } else { "?" };
-                for child in children(node)
-                    .into_iter()
-                    .filter(|child| Some(*child) != kind)
-                {
-                    self.nested(|builder| builder.rust_pattern(child, chain, scope));
+                let owner = kind.map_or("?".to_owned(), |kind| self.rust_chain(kind));
+                let mut cursor = node.walk();
+                let parts: Vec<Node<'_>> = node.children(&mut cursor).collect();
+                let mut place = Some(0);
+                for part in parts.into_iter().filter(|part| Some(*part) != kind) {
+                    // By commas, since `_` is no pattern here; behind `..` the places are not known.
+                    match part.kind() {
+                        "," => place = place.map(|place| place + 1),
+                        "remaining_field_pattern" => place = None,
+                        _ => {}
+                    }
+                    let part_chain = match place {
+                        _ if wrapper => chain.to_owned(),
+                        Some(place) => format!("{owner}#{place}"),
+                        None => "?".to_owned(),
+                    };
+                    if part.is_named() {
+                        self.nested(|builder| builder.rust_pattern(part, &part_chain, scope));
+                    }
                 }
             }
             "struct_pattern" => {
@@ -369,7 +493,7 @@ impl<'s> ScopeBuilder<'s> {
                 {
                     if let Some(name) = child.child_by_field_name("name") {
                         let owner = kind.map_or("?".to_owned(), |kind| self.rust_chain(kind));
-                        let member = format!("{owner}.{}", self.text(name));
+                        let member = format!("{owner}#{}", self.text(name));
                         let pattern = child.child_by_field_name("pattern").unwrap_or(name);
                         self.nested(|builder| builder.rust_pattern(pattern, &member, scope));
                     }
@@ -428,143 +552,6 @@ impl<'s> ScopeBuilder<'s> {
                     joined = false;
                 }
             }
-        }
-    }
-
-    fn rust_chain(&self, node: Node<'_>) -> String {
-        self.nested_chain(|| self.rust_chain_of(node))
-    }
-
-    fn rust_chain_of(&self, node: Node<'_>) -> String {
-        let field = |name: &str| match node.child_by_field_name(name) {
-            Some(inner) => self.rust_chain(inner),
-            None => "?".to_owned(),
-        };
-        let first = || {
-            node.named_child(0)
-                .map_or("?".to_owned(), |inner| self.rust_chain(inner))
-        };
-        match node.kind() {
-            "identifier" | "type_identifier" | "self" | "crate" | "super" | "field_identifier" => {
-                self.text(node).to_owned()
-            }
-            "scoped_identifier" | "scoped_type_identifier" => {
-                match node.child_by_field_name("path") {
-                    Some(path) => self.rust_chain(path) + "." + &field("name"),
-                    None => field("name"),
-                }
-            }
-            "generic_type" | "generic_type_with_turbofish" => field("type"),
-            "generic_function" => field("function"),
-            "reference_type" | "dynamic_type" | "abstract_type" | "pointer_type" => {
-                let names = self.rust_type_names_of(node);
-                let name = names.into_iter().next();
-                name.map_or("?".to_owned(), |name| name.trim_matches('~').to_owned())
-            }
-            "field_expression" => field("value") + "." + &field("field"),
-            "integer_literal" if node.parent().is_some() => "#".to_owned(),
-            "call_expression" => {
-                let function = field("function");
-                let wraps = matches!(
-                    function.as_str(),
-                    "Some"
-                        | "Ok"
-                        | "Err"
-                        | "Box.new"
-                        | "Rc.new"
-                        | "Arc.new"
-                        | "RefCell.new"
-                        | "Mutex.new"
-                        | "Cell.new"
-                );
-                match node
-                    .child_by_field_name("arguments")
-                    .and_then(|list| list.named_child(0))
-                {
-                    Some(inner) if wraps => self.rust_chain(inner),
-                    _ => function + "()",
-                }
-            }
-            "struct_expression" => field("name") + "()",
-            "index_expression" => first() + "[]",
-            "try_expression" | "await_expression" => first() + "^",
-            "parenthesized_expression" | "unary_expression" => first(),
-            "reference_expression" => field("value"),
-            "type_cast_expression" => node
-                .child_by_field_name("type")
-                .map_or("?".to_owned(), |kind| self.rust_annotation(kind)),
-            // What it returns, as for the type of a function; names inside of a block are not known outside.
-            "closure_expression" => match node.child_by_field_name("body") {
-                Some(body) if body.kind() != "block" => self.rust_chain(body),
-                _ => "?".to_owned(),
-            },
-            "string_literal" | "raw_string_literal" => "\"".to_owned(),
-            "boolean_literal" | "char_literal" | "float_literal" => "#".to_owned(),
-            "match_expression" => either(
-                node.child_by_field_name("body")
-                    .map(children)
-                    .into_iter()
-                    .flatten()
-                    .take(4)
-                    .filter_map(|arm| arm.child_by_field_name("value"))
-                    .map(|value| self.rust_chain(value))
-                    .collect(),
-            ),
-            "array_expression" | "tuple_expression" => first(),
-            _ => "?".to_owned(),
-        }
-    }
-
-    fn rust_bounds(&self, node: Node<'_>) -> Vec<String> {
-        let names = self.rust_type_names_of(node).into_iter();
-        names.filter(|name| !name.starts_with('~')).collect()
-    }
-
-    fn rust_annotation(&self, node: Node<'_>) -> String {
-        let names = self.rust_type_names_of(node);
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        annotated(&names)
-    }
-
-    fn rust_type_names_of(&self, node: Node<'_>) -> Vec<String> {
-        let mut names = Vec::new();
-        self.rust_type_names(node, &mut names, false, 0);
-        names
-    }
-
-    fn rust_type_names(
-        &self,
-        node: Node<'_>,
-        names: &mut Vec<String>,
-        argument: bool,
-        depth: usize,
-    ) {
-        let mark = if argument { "~" } else { "" };
-        match node.kind() {
-            "type_identifier" | "scoped_type_identifier" | "primitive_type" | "identifier" => {
-                names.push(format!("{mark}{}", self.rust_chain_of_type(node)));
-            }
-            "function_type" => {
-                if let Some(kind) = node.child_by_field_name("return_type") {
-                    self.rust_type_names(kind, names, argument, depth + 1);
-                }
-            }
-            "lifetime" => {}
-            kind if depth < 12 && names.len() < 12 => {
-                let argument =
-                    argument || matches!(kind, "type_arguments" | "array_type" | "tuple_type");
-                for child in children(node) {
-                    self.rust_type_names(child, names, argument, depth + 1);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn rust_chain_of_type(&self, node: Node<'_>) -> String {
-        match node.kind() {
-            "primitive_type" => self.text(node).to_owned(),
-            _ => self.rust_chain(node),
         }
     }
 }

@@ -8,6 +8,31 @@ use tree_sitter::Node;
 use self::imports::required;
 use super::{BindingKind, ScopeBuilder, ScopeKind, child_of_kind, children};
 
+/// Methods of arrays that hand their elements to a function first.
+const ELEMENT_METHODS: &[&str] = &[
+    "every",
+    "filter",
+    "find",
+    "findIndex",
+    "findLast",
+    "flatMap",
+    "forEach",
+    "map",
+    "some",
+];
+
+/// What a method hands to the function that it is given, by the chain of the method.
+fn element_of(method: &str) -> Option<String> {
+    let (value, name) = method.rsplit_once('.')?;
+    ELEMENT_METHODS
+        .contains(&name)
+        .then(|| format!("{value}[]"))
+}
+
+fn is_function(node: Node<'_>) -> bool {
+    matches!(node.kind(), "arrow_function" | "function_expression")
+}
+
 impl<'s> ScopeBuilder<'s> {
     pub(super) fn script(&mut self, node: Node<'_>, scope: usize) {
         self.nested(|builder| builder.script_node(node, scope));
@@ -52,6 +77,17 @@ impl<'s> ScopeBuilder<'s> {
                     name.and_then(|name| self.bind(scope, name, BindingKind::Class, chain));
                 self.script_members(node, scope, binding);
             }
+            // `declare global { … }`: names of every file, in a namespace of that name.
+            "ambient_declaration" if child_of_kind(node, "statement_block").is_some() => {
+                let (start, kind) = (node.start_byte(), BindingKind::Class);
+                let binding = self.bind_name(scope, scope, "global", start, kind, String::new());
+                let inner = self.open_at(ScopeKind::Namespace, scope, node);
+                self.opens(binding, inner);
+                for block in children(node) {
+                    self.each_child(block, inner, Self::script);
+                }
+            }
+            "type_identifier" => self.type_name(node),
             "type_alias_declaration" => self.script_alias(node, scope),
             "public_field_definition" | "field_definition" | "property_signature" => {
                 let name = node
@@ -128,6 +164,7 @@ impl<'s> ScopeBuilder<'s> {
                 if let (Some(module), Some(name)) = (module, node.child_by_field_name("name")) {
                     let chain = self.script_chain(module);
                     self.receiver(name, chain);
+                    self.type_name(name);
                     self.script(module, scope);
                 }
             }
@@ -151,9 +188,14 @@ impl<'s> ScopeBuilder<'s> {
                         .as_ref()
                         .filter(|_| object)
                         .map(|function| format!("{function}.@{place}"));
+                    self.element = function
+                        .as_ref()
+                        .filter(|_| is_function(argument))
+                        .and_then(|function| element_of(function));
                     self.script(argument, scope);
                 }
                 self.expected = None;
+                self.element = None;
             }
             "call_expression" | "new_expression" => {
                 let function = node
@@ -231,18 +273,20 @@ impl<'s> ScopeBuilder<'s> {
     fn script_function(&mut self, node: Node<'_>, scope: usize, binding: Option<usize>) {
         let inner = self.open_at(ScopeKind::Function, scope, node);
         self.opens(binding, inner);
+        let element = self.element.take().unwrap_or_else(|| "?".to_owned());
         let mut body = None;
         for child in children(node) {
             match child.kind() {
                 "formal_parameters" => {
                     for (place, parameter) in children(child).into_iter().enumerate() {
-                        self.script_parameter(parameter, place, inner);
+                        let default = if place == 0 { &element } else { "?" };
+                        self.script_parameter(parameter, place, default, inner);
                     }
                 }
                 "decorator" => self.script(child, scope),
                 _ if Some(child) == node.child_by_field_name("name") => {}
                 _ if Some(child) == node.child_by_field_name("parameter") => {
-                    self.script_pattern(child, "?", inner, inner);
+                    self.script_pattern(child, &element, inner, inner);
                 }
                 _ if Some(child) == node.child_by_field_name("body") => body = Some(child),
                 _ => self.script(child, inner),
@@ -265,13 +309,13 @@ impl<'s> ScopeBuilder<'s> {
         self.set_chain(binding, chain);
     }
 
-    fn script_parameter(&mut self, node: Node<'_>, place: usize, inner: usize) {
+    fn script_parameter(&mut self, node: Node<'_>, place: usize, default: &str, inner: usize) {
         let pattern = node.child_by_field_name("pattern").unwrap_or(node);
         let value = node.child_by_field_name("value");
         let chain = match (node.child_by_field_name("type"), value) {
             (Some(kind), _) => self.script_annotation(kind),
             (None, Some(value)) => self.script_chain(value),
-            (None, None) => "?".to_owned(),
+            (None, None) => default.to_owned(),
         };
         self.script_pattern(pattern, &chain, inner, inner);
         if node.child_by_field_name("type").is_some() {

@@ -154,3 +154,60 @@ fn a_deep_source_ends() {
     assert_eq!(found.bindings.len(), 1);
     assert_eq!(found.bindings[0].kind, BindingKind::Variable);
 }
+
+#[test]
+fn fields_of_variants_and_parameters_of_closures_in_rust() {
+    let (bindings, receivers) = told(
+        "a.rs",
+        "enum Entry { Held(u8, Pool), Open { at: Slot } }
+fn go(x: Entry, all: Vec<Pool>) {
+    use self::Entry::*;
+    match x { Held(_, one) => one.go(), Open { at: two } => two.go() }
+    x.0.stop();
+    all.iter().map(|three| three.go());
+}
+",
+    );
+    for expected in [
+        "Field Held#1 <Pool>",
+        "Field Open#at <Slot>",
+        "Variable one Held#1",
+        "Variable two Open#at",
+        "Variable three all.iter()[]",
+        "ImportAll * ::self.Entry",
+    ] {
+        assert!(
+            bindings.iter().any(|one| one == expected),
+            "{expected}: {bindings:?}"
+        );
+    }
+    for expected in ["::self . Entry", "x.0 . stop"] {
+        assert!(
+            receivers.iter().any(|one| one == expected),
+            "{expected}: {receivers:?}"
+        );
+    }
+}
+
+#[test]
+fn places_of_types_and_global_names_in_typescript() {
+    let source = "declare global { interface Url {} }
+function go(x: Url, all: Url[]) { all.map((one) => one.go()); return new Url(); }
+";
+    let (bindings, _) = told("a.ts", source);
+    for expected in ["Class global ", "Class Url ", "Variable one all[]"] {
+        assert!(
+            bindings.iter().any(|one| one == expected),
+            "{expected}: {bindings:?}"
+        );
+    }
+    let mut budget = ParseBudget::new(1 << 20, Duration::from_secs(20));
+    let found = find_scopes(Language::TypeScript, source, &mut budget).expect("parsed");
+    let types: Vec<usize> = source
+        .match_indices("Url")
+        .map(|(at, _)| at)
+        .filter(|at| found.type_names.contains(at))
+        .collect();
+    // Neither the name that is declared nor the value.
+    assert_eq!(types.len(), 2);
+}

@@ -32,11 +32,19 @@ impl ScopeBuilder<'_> {
             "parenthesized_expression" | "non_null_expression" | "spread_element" => node
                 .named_child(0)
                 .map_or("?".to_owned(), |inner| self.script_chain(inner)),
-            "as_expression" | "satisfies_expression" => match node.named_child(1) {
-                Some(kind) => self.script_annotation(kind),
-                None => node
-                    .named_child(0)
-                    .map_or("?".to_owned(), |inner| self.script_chain(inner)),
+            // A type that is computed says nothing here; the value does.
+            "as_expression" | "satisfies_expression" => {
+                let kind = node.named_child(1);
+                let kind = kind.map(|kind| self.script_annotation(kind));
+                let first = node.named_child(0);
+                kind.filter(|kind| kind != "?").unwrap_or_else(|| {
+                    first.map_or("?".to_owned(), |inner| self.script_chain(inner))
+                })
+            }
+            // What it returns, as for the type of a function; names inside of a block are not known outside.
+            "arrow_function" => match node.child_by_field_name("body") {
+                Some(body) if body.kind() != "statement_block" => self.script_chain(body),
+                _ => "?".to_owned(),
             },
             "ternary_expression" => either(vec![field("consequence"), field("alternative")]),
             "binary_expression" => {
