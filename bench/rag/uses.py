@@ -15,12 +15,20 @@ names of one letter and names that the language gives (`__init__`, `constructor`
 Trees and commits of the published figures (no dependencies installed):
 
     python      pallets/flask 2ac89889, encode/httpx ae1b9f66, mahmoud/boltons 967864f8;
-                not tuned on: pallets/click 2c8cd3ac, psf/requests 1f6589ec
-                one cause seen and repaired: encode/starlette cb8f84f5
+                not tuned on: pallets/click 2c8cd3ac, psf/requests 1f6589ec, Textualize/rich 42899d8a,
+                pytest-dev/pluggy e382e727
+                causes seen and repaired after a first measurement: encode/starlette cb8f84f5, pallets/werkzeug 1b00618e
     typescript  pmndrs/zustand f094eebe, honojs/hono 28a9c128, typestack/class-validator 0853341c, mobxjs/mobx 01211a69;
-                not tuned on: sindresorhus/ky 3419113b, ReactiveX/rxjs 54796b38, socketio/socket.io d2d753fe
-    rust        BurntSushi/ripgrep 3fce3b5b, chronotope/chrono b04c42fd; not tuned on: indexmap-rs/indexmap 0a553502,
-                petgraph/petgraph ed714652 (--all-features)
+                not tuned on: sindresorhus/ky 3419113b
+                causes seen and repaired after a first measurement: ReactiveX/rxjs 54796b38, reduxjs/redux 3084fc33,
+                colinhacks/zod e516c3ba, socketio/socket.io d2d753fe
+    rust        BurntSushi/ripgrep 3fce3b5b, chronotope/chrono b04c42fd; not tuned on: indexmap-rs/indexmap 0a553502
+                causes seen and repaired after a first measurement, with --all-features: petgraph/petgraph ed714652,
+                hyperium/http 82db5b8a, tokio-rs/bytes d5c8ad32, rust-itertools/itertools af6d17d3, rayon-rs/rayon c4dac9f8
+
+The packages of socket.io import one another by name. For each, WORK/NAME/node_modules has a folder of its name with a
+`package.json` whose `types` is the path of the package's source file (`lib/index.ts`, of engine.io `lib/engine.io.ts`, of
+component-emitter `lib/esm/index.d.ts`).
 """
 
 import argparse
