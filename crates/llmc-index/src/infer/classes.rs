@@ -247,11 +247,11 @@ impl Resolver<'_, '_, '_> {
         let own = std::iter::once(class).chain(&impls);
         let own = own.filter_map(|place| {
             let member = own_member(place, name)?;
-            let other_kind = match (access, member.kind()) {
-                (MemberAccess::Called, BindingKind::Field) => true,
-                (MemberAccess::Read, BindingKind::Function) => true,
-                _ => false,
-            };
+            let other_kind = matches!(
+                (access, member.kind()),
+                (MemberAccess::Called, BindingKind::Field)
+                    | (MemberAccess::Read, BindingKind::Function)
+            );
             // A type's own method comes before that of a trait.
             let block = place.source.names().binding(place.binding);
             let of_trait = block.kind == BindingKind::Impl && !block.chain.is_empty();
