@@ -1,7 +1,7 @@
 //! The lines of a long question by what they are: a title says more than a template, a log or a list of versions.
 //!
-//! People paste whole issues, which begin with a title, follow a template and end in an environment. One line is a plain
-//! question and has weight 1. Comments of templates and addresses of pages are no words of the question at all.
+//! People paste whole issues, which begin with a title, follow a template and end in an environment; or only what they wrote into
+//! a form, which begins with the form's first heading. One line is a plain question and has weight 1. Comments of templates and addresses of pages are no words of the question at all.
 
 /// A line of a question and how much its words count.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,6 +36,7 @@ const TEMPLATE_STARTS: &[&str] = &[
     "feature request",
     "how to reproduce",
     "i have searched",
+    "no response",
     "os:",
     "platform",
     "please ",
@@ -53,6 +54,20 @@ const TEMPLATE_STARTS: &[&str] = &[
     "your environment",
 ];
 
+/// What headings have whose section lists software and versions.
+const ENVIRONMENT_WORDS: &[&str] = &[
+    "dependencies",
+    "environment",
+    "extensions",
+    "installed packages",
+    "platform",
+    "plugins",
+    "system info",
+    "version",
+];
+/// A heading that only names a section is not longer than this.
+const MAX_SECTION_NAME_BYTES: usize = 40;
+
 /// Tags that people write in issues.
 const HTML_TAGS: &[&str] = &[
     "a", "b", "br", "code", "details", "div", "em", "hr", "i", "img", "kbd", "li", "p", "pre",
@@ -65,6 +80,7 @@ pub(crate) fn passages(text: &str, is_error: impl Fn(&str) -> bool) -> Vec<Passa
     let single = text.trim().lines().count() <= 1;
     let mut found: Vec<Passage> = Vec::new();
     let mut in_code = false;
+    let mut in_environment = false;
     for line in text.lines() {
         let trimmed = line.trim();
         if trimmed.starts_with("```") || trimmed.starts_with("~~~") {
@@ -75,18 +91,29 @@ pub(crate) fn passages(text: &str, is_error: impl Fn(&str) -> bool) -> Vec<Passa
             continue;
         }
         let is_indented = line.starts_with("    ") || line.starts_with('\t');
+        let is_heading = !in_code && is_heading(trimmed);
+        if is_heading {
+            in_environment = is_environment(trimmed);
+        }
         let (weight, is_prose) = if single {
             (1.0, true)
         } else if is_error(trimmed) {
             (ERROR_WEIGHT, true)
+        } else if in_environment {
+            (TEMPLATE_WEIGHT, false)
         } else if is_trace(trimmed) || is_log(trimmed) {
             (LOG_WEIGHT, false)
         } else if in_code || is_indented {
             (CODE_WEIGHT, false)
+        } else if is_heading && is_template(trimmed) {
+            (TEMPLATE_WEIGHT, false)
         } else if found.is_empty() && trimmed.len() <= MAX_TITLE_BYTES {
             (TITLE_WEIGHT, true)
         } else if is_template(trimmed) {
             (TEMPLATE_WEIGHT, false)
+        } else if is_heading {
+            // It names a section; what the section says is below it.
+            (LOG_WEIGHT, false)
         } else {
             (1.0, true)
         };
@@ -124,12 +151,27 @@ fn is_log(line: &str) -> bool {
 
 fn is_template(line: &str) -> bool {
     let is_box = line.contains("- [ ]") || line.contains("- [x]") || line.contains("- [X]");
-    let plain = line
-        .trim_matches(|c: char| !c.is_alphanumeric())
-        .to_lowercase();
-    let heading = line.starts_with('#') || line.starts_with("**") && line.ends_with("**");
+    let plain = without_marks(line);
     let listed = TEMPLATE_STARTS.iter().any(|start| plain.starts_with(start));
-    is_box || listed && (heading || plain.len() < 40)
+    is_box || listed && (is_heading(line) || plain.len() < MAX_SECTION_NAME_BYTES)
+}
+
+fn is_heading(line: &str) -> bool {
+    let is_bold = line.len() > 4 && line.starts_with("**") && line.ends_with("**");
+    line.starts_with('#') || is_bold
+}
+
+/// Whether a heading names a section about software and its versions.
+fn is_environment(heading: &str) -> bool {
+    let plain = without_marks(heading);
+    plain.len() < MAX_SECTION_NAME_BYTES
+        && ENVIRONMENT_WORDS.iter().any(|word| plain.contains(word))
+}
+
+/// A line in lower case, without the marks around it.
+fn without_marks(line: &str) -> String {
+    line.trim_matches(|c: char| !c.is_alphanumeric())
+        .to_lowercase()
 }
 
 /// Removes what `<!--` and `-->` enclose.
@@ -222,6 +264,27 @@ mod tests {
             .map(|(weight, text)| (*weight, (*text).to_owned()))
             .collect();
         assert_eq!(weights(issue), expected);
+    }
+
+    #[test]
+    fn a_form_begins_with_its_heading_and_ends_in_an_environment() {
+        let form = "### Describe the bug\nThe session forgets its cookies.\n### Where I looked\n_No response_\n\
+            ### Environment Information\n```text\nplatform linux; sessions\n```\n\
+            ### Additional context\nOnly after a redirect.\n";
+        let expected = [
+            (TEMPLATE_WEIGHT, "### Describe the bug"),
+            (1.0, "The session forgets its cookies."),
+            (LOG_WEIGHT, "### Where I looked"),
+            (TEMPLATE_WEIGHT, "_No response_"),
+            (TEMPLATE_WEIGHT, "### Environment Information"),
+            (TEMPLATE_WEIGHT, "platform linux; sessions"),
+            (TEMPLATE_WEIGHT, "### Additional context"),
+            (1.0, "Only after a redirect."),
+        ];
+        let expected = expected.map(|(weight, text)| (weight, text.to_owned()));
+        assert_eq!(weights(form), expected);
+        let titled = "Version 2 loses cookies\nThe session forgets them.";
+        assert_eq!(weights(titled)[0].0, TITLE_WEIGHT, "it is no heading");
     }
 
     #[test]
