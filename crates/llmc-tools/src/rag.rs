@@ -268,11 +268,14 @@ impl FoundSnippets {
         if self.snippets.is_empty() && !self.truncated {
             out.push_str("nothing found\n");
         }
-        if !self.clamped.is_empty() {
+        for name in &self.clamped {
+            let setting = match *name {
+                "k" => "mcp.rag.top_k",
+                _ => "mcp.rag.token_budget",
+            };
             let _ = writeln!(
                 out,
-                "lowered to the configured maximum: {}",
-                self.clamped.join(", ")
+                "{name} is lowered to the maximum; --set {setting}=… raises it"
             );
         }
         if let Freshness::Changed { unverified } = &self.freshness {
