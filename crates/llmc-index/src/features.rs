@@ -23,7 +23,7 @@ pub(crate) enum Feature {
     Adjacent,
     /// 1 if the question has its name, written as code.
     Named,
-    /// 1 if a word of the question is its whole name.
+    /// 1 if a word of the question is its whole name; less, as the next one and `Users`, where it covers little of the question.
     PlainName,
     /// The share of its name's words that the question has, by their rarity among the candidates' names.
     NameAsked,

@@ -39,7 +39,7 @@ pub(crate) struct Meaning<'c, 's, 'r> {
     has_value: bool,
 }
 
-/// In TypeScript a type and a value of one name are told apart by where the name stands.
+/// In TypeScript a type and a value of one name are distinguished by where the name stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NameSpace {
     Types,

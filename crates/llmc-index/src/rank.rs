@@ -1,8 +1,8 @@
 //! Orders candidates by what BM25 does not see.
 //!
 //! Each candidate has features: its share of what a perfect unit would have by BM25, one with every word of the question in
-//! its text and half of them in its name; how near its vector is; its place by either; whether its name is asked for; whether
-//! it is a test. Their weighted sum is its strength (`features` has the weights). It is raised if others of its file are
+//! its text and half of them in its name; how near its vector is; its place by either; whether its name is asked for, as far as
+//! it has more of the question than that; whether it is a test. Their weighted sum is its strength (`features` has the weights). It is raised if others of its file are
 //! candidates, or if others among the best refer to it. The score that answers show is `1 - exp(-strength)`, between 0 and 1:
 //! below 0.2 is weak evidence, above 0.6 strong. The same question on the same files gives the same order.
 
@@ -30,6 +30,10 @@ const MIN_COSINE_WITHOUT_WORDS: f32 = 0.35;
 
 /// More uses than about four hundred say nothing more.
 const MAX_USERS_LN: f32 = 6.0;
+
+/// The share of the question's words that a unit must have for its name to count in full. A common word of a long question is
+/// the whole name of some short function, which has nothing else to do with it.
+const COVERAGE_FOR_NAME: f32 = 0.3;
 
 /// How much a unit gains that holds all of a quoted text.
 const QUOTE_FACTOR: f32 = 3.0;
@@ -169,6 +173,7 @@ pub(crate) fn rank(
     }
     all.retain(Candidate::has_evidence);
     compare_names(question, &mut all);
+    weigh_names_by_coverage(&mut all);
     compare_places(&mut all);
     raise_same_file(&mut all);
     sort(&mut all);
@@ -307,6 +312,17 @@ fn compare_names(question: &Question, all: &mut [Candidate]) {
         }
         let share = covered / f32::max(total, f32::EPSILON);
         one.features.set(Feature::NameAsked, share);
+    }
+}
+
+/// Lowers what speaks for a name alone where the unit has little of the question.
+fn weigh_names_by_coverage(all: &mut [Candidate]) {
+    for one in all {
+        let features = &mut one.features;
+        let share = (features.get(Feature::Coverage) / COVERAGE_FOR_NAME).min(1.0);
+        for feature in [Feature::NameAsked, Feature::PlainName, Feature::Users] {
+            features.set(feature, features.get(feature) * share);
+        }
     }
 }
 
