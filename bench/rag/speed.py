@@ -66,7 +66,7 @@ def changes(llmc, tree):
         text = path.read_text(errors="surrogateescape")
         path.unlink()  # The trees may be hard links of one another.
         path.write_text(text + "\npub fn changed_just_now() {}\n", errors="surrogateescape")
-        note = wait_for("changed files taken in")
+        note = wait_for("changed files updated")
         assert "changed: 1" in note["updated"], note
         number, unit = re.fullmatch(r"([\d.]+)(ms|µs|s)", note["took"]).groups()
         took.append(float(number) * {"ms": 1, "µs": 0.001, "s": 1000}[unit])
