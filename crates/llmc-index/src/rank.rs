@@ -2,8 +2,9 @@
 //!
 //! Each candidate has features: its share of what a perfect unit would have by BM25, one with every word of the question in
 //! its text and half of them in its name; how near its vector is; its place by either; whether its name is asked for, as far as
-//! it has more of the question than that; whether it is a test. Their weighted sum is its strength (`features` has the weights). It is raised if others of its file are
-//! candidates, or if others among the best refer to it. The score that answers show is `1 - exp(-strength)`, between 0 and 1:
+//! it has more of the question than that; whether it is a test. Their weighted sum is its strength (`features` has the
+//! weights). It is raised if others of its file are candidates, or if others among the best refer to it. The score that answers
+//! show is `1 - exp(-strength)`, between 0 and 1:
 //! below 0.2 is weak evidence, above 0.6 strong. The same question on the same files gives the same order.
 
 use std::collections::{HashMap, HashSet};
