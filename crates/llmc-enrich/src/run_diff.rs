@@ -38,6 +38,8 @@ pub struct FinishedRun<'a> {
 #[derive(Debug, Clone)]
 pub struct RunDiff {
     pub found: RunDifference,
+    /// What to say when both printed the same.
+    same_output: &'static str,
     /// The last lines of a run that failed where nothing else says why, each under a title.
     tails: Vec<(String, String)>,
 }
@@ -83,7 +85,19 @@ impl RunDiff {
                 tails.push((format!("[last lines {side}{ended}]"), tail));
             }
         }
-        RunDiff { found, tails }
+        let have_failed = [base, now].iter().all(|run| run.exit_code != Some(0));
+        let same_output = match have_failed {
+            true if is_test_run(argv) => {
+                "no test was run: both runs failed, with the same output\n"
+            }
+            true => "both runs failed, with the same output\n",
+            false => "the output is the same\n",
+        };
+        RunDiff {
+            found,
+            same_output,
+            tails,
+        }
     }
 
     /// The comparison within `budget` tokens.
@@ -96,7 +110,7 @@ impl RunDiff {
             RunDifference::Tests(tests) => render_tests(tests, tokens),
             RunDifference::Diagnostics(found) => render_diagnostics(found, tokens),
             RunDifference::Output(text) if text.is_empty() => Condensed {
-                body: "the output is the same\n".to_owned(),
+                body: self.same_output.to_owned(),
                 ..Condensed::default()
             },
             RunDifference::Output(text) => diff::condense(text, tokens),

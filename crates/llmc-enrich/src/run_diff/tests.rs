@@ -341,6 +341,27 @@ fn other_output_is_a_diff() {
 }
 
 #[test]
+fn two_runs_that_fail_alike_do_not_look_like_success() {
+    let missing = "/usr/bin/python3: No module named pytest\n";
+    assert_eq!(
+        text("python3 -m pytest tests", (missing, 1), (missing, 1)),
+        format!(
+            "no test was run: both runs failed, with the same output\n[last lines now]\n{missing}"
+        )
+    );
+    let denied = "ls: cannot open directory 'x': Permission denied\n";
+    let said = text("ls x", (denied, 2), (denied, 2));
+    assert!(
+        said.starts_with("both runs failed, with the same output\n"),
+        "{said}"
+    );
+    assert_eq!(
+        text("ls", ("a\n", 0), ("a\n", 1)).lines().next(),
+        Some("the output is the same")
+    );
+}
+
+#[test]
 fn a_small_budget_counts_what_it_leaves_out() {
     let many: String = (0..500)
         .map(|n| {
