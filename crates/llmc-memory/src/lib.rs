@@ -4,7 +4,8 @@
 //! for nothing:
 //!
 //! - pages of the executable that only its start used: [`unmap_clean_code`]
-//! - heap that large answers took and freed, which the C library keeps for later: [`trim_heap`]
+//! - heap that large answers took and freed, which the C library keeps for later, in many heaps if there are many threads:
+//!   [`trim_heap`], [`share_heaps_between_threads`]
 //! - pages of mapped files that earlier questions used: [`MappedFile`]
 //!
 //! Must not know anything else of the workspace. This is the only crate with `unsafe` code.
@@ -14,5 +15,5 @@ mod heap;
 mod mapped;
 
 pub use code::unmap_clean_code;
-pub use heap::trim_heap;
+pub use heap::{share_heaps_between_threads, trim_heap};
 pub use mapped::{MappedFile, resident_file_bytes};
