@@ -239,13 +239,9 @@ impl TreeWalk<'_> {
                 return false;
             }
             let node = self.cursor.node();
-            let mut open = OpenNode {
-                kind: node.kind_id(),
-                row: node.start_position().row,
-                start: node.start_byte(),
-                ..OpenNode::default()
-            };
-            if let Some(entry) = self.table.entry(node.kind_id())
+            let kind = node.kind_id();
+            let mut is_definition = false;
+            if let Some(entry) = self.table.entry(kind)
                 && (entry.scope == DefinitionScope::Anywhere || local == 0)
                 && let Some(definition) = self.definition(node, entry, depth, local)
             {
@@ -253,24 +249,35 @@ impl TreeWalk<'_> {
                     uses.names_definition(definition.name_start);
                 }
                 self.found.push(definition);
-                open.definition = true;
+                is_definition = true;
             }
-            if let Some(uses) = &mut self.uses {
-                uses.enter(node, self.cursor.field_id(), self.source);
+            // A mark or a keyword: there is nothing to note and nothing below it.
+            let is_skipped = node.child_count() == 0
+                && self.uses.as_ref().is_none_or(|uses| uses.is_nothing(kind));
+            if !is_skipped && let Some(uses) = &mut self.uses {
+                uses.enter(node, kind, self.cursor.field_id(), self.source);
             }
-            open.local = self.table.is_local(node.kind_id());
             let macro_items = local == 0
-                && self.macros == Some(node.kind_id())
+                && self.macros == Some(kind)
                 && self.walk_macro_items(node, depth, clock);
-            self.walk_embedded(node, depth, clock);
-            if !macro_items && self.cursor.goto_first_child() {
-                local += usize::from(open.local);
-                depth += usize::from(open.definition);
-                self.open.push(open);
-                continue;
-            }
-            if let Some(uses) = &mut self.uses {
-                uses.leave();
+            self.walk_embedded(node, kind, depth, clock);
+            if !is_skipped {
+                if !macro_items && self.cursor.goto_first_child() {
+                    let open = OpenNode {
+                        local: self.table.is_local(kind),
+                        definition: is_definition,
+                        kind,
+                        row: node.start_position().row,
+                        start: node.start_byte(),
+                    };
+                    local += usize::from(open.local);
+                    depth += usize::from(open.definition);
+                    self.open.push(open);
+                    continue;
+                }
+                if let Some(uses) = &mut self.uses {
+                    uses.leave();
+                }
             }
             while !self.cursor.goto_next_sibling() {
                 if !self.cursor.goto_parent() {

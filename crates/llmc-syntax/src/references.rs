@@ -67,19 +67,21 @@ pub(crate) const MAX_REFERENCES: usize = 200_000;
 /// The longest name worth keeping.
 pub(crate) const MAX_NAME_BYTES: usize = 96;
 
-const NAME: u8 = 1;
-const CALL: u8 = 1 << 1;
-const MEMBER: u8 = 1 << 2;
-const IMPORT: u8 = 1 << 3;
-const INHERIT: u8 = 1 << 4;
+const NAME: u16 = 1;
+const CALL: u16 = 1 << 1;
+const MEMBER: u16 = 1 << 2;
+const IMPORT: u16 = 1 << 3;
+const INHERIT: u16 = 1 << 4;
 /// A name only where it is called: the words of a shell command.
-const WORD: u8 = 1 << 5;
+const WORD: u16 = 1 << 5;
 /// A type, whose names may stand in quotes.
-const TYPE: u8 = 1 << 6;
-const QUOTED: u8 = 1 << 7;
+const TYPE: u16 = 1 << 6;
+const QUOTED: u16 = 1 << 7;
+const ASSIGNMENT: u16 = 1 << 8;
+const SUBSCRIPT: u16 = 1 << 9;
 
 /// What the kinds of nodes mean, in whichever grammar they occur.
-const KINDS: &[(u8, &[&str])] = &[
+const KINDS: &[(u16, &[&str])] = &[
     (
         NAME,
         &[
@@ -99,6 +101,8 @@ const KINDS: &[(u8, &[&str])] = &[
     (WORD, &["word"]),
     (TYPE, &["type"]),
     (QUOTED, &["string_content"]),
+    (ASSIGNMENT, &["assignment", "augmented_assignment"]),
+    (SUBSCRIPT, &["subscript"]),
     (
         CALL,
         &[
@@ -210,9 +214,15 @@ const BASES: &[&str] = &["superclasses", "trait"];
 /// The roles of one grammar's nodes and fields.
 #[derive(Debug)]
 struct GrammarRoles {
-    nodes: Vec<u8>,
+    nodes: Vec<u16>,
     callee: Vec<NonZeroU16>,
     bases: Vec<NonZeroU16>,
+}
+
+impl GrammarRoles {
+    fn of(&self, kind: u16) -> u16 {
+        self.nodes.get(usize::from(kind)).copied().unwrap_or(0)
+    }
 }
 
 fn grammar_roles(language: Language, grammar: &tree_sitter::Language) -> &'static GrammarRoles {
@@ -242,7 +252,7 @@ fn grammar_roles(language: Language, grammar: &tree_sitter::Language) -> &'stati
 
 #[derive(Clone, Copy)]
 struct PathNode {
-    bits: u8,
+    bits: u16,
     field: Option<NonZeroU16>,
     import: bool,
     inherit: bool,
@@ -269,19 +279,25 @@ impl ReferenceCollector {
         }
     }
 
+    /// Whether a node of this kind without children says nothing about uses.
+    pub(super) fn is_nothing(&self, kind: u16) -> bool {
+        self.grammar_roles.of(kind) == 0
+    }
+
     /// The name that starts there is a definition's own.
     pub(super) fn names_definition(&mut self, start: usize) {
         self.defined.push(start);
     }
 
     /// Enters a node; its children follow until [`ReferenceCollector::leave`].
-    pub(super) fn enter(&mut self, node: Node<'_>, field: Option<NonZeroU16>, source: &str) {
-        let bits = self
-            .grammar_roles
-            .nodes
-            .get(usize::from(node.kind_id()))
-            .copied()
-            .unwrap_or(0);
+    pub(super) fn enter(
+        &mut self,
+        node: Node<'_>,
+        kind: u16,
+        field: Option<NonZeroU16>,
+        source: &str,
+    ) {
+        let bits = self.grammar_roles.of(kind);
         let outer = self.path.last();
         let is_base = field.is_some_and(|field| self.grammar_roles.bases.contains(&field));
         self.path.push(PathNode {
@@ -291,7 +307,7 @@ impl ReferenceCollector {
             inherit: bits & INHERIT != 0 || is_base || outer.is_some_and(|outer| outer.inherit),
             typed: bits & TYPE != 0
                 || outer.is_some_and(|outer| outer.typed)
-                || self.names_in_strings(node, source),
+                || self.names_in_strings(bits, node, source),
         });
         if bits & QUOTED != 0 && self.path.last().is_some_and(|here| here.typed) {
             self.add_quoted_names(node, source);
@@ -330,22 +346,20 @@ impl ReferenceCollector {
     }
 
     /// Whether strings in a node name things: Python's `__all__`, and types such as `Union["Pool", None]`.
-    fn names_in_strings(&self, node: Node<'_>, source: &str) -> bool {
+    fn names_in_strings(&self, bits: u16, node: Node<'_>, source: &str) -> bool {
         let text = || source.get(node.byte_range()).unwrap_or_default();
-        match node.kind() {
-            "assignment" | "augmented_assignment" if self.path.len() <= 3 => {
-                text().starts_with("__all__")
-            }
-            "subscript" if self.path.len() <= 6 => {
-                let text = text();
-                let name = text.strip_prefix("typing.").or(text.strip_prefix("t."));
-                TYPE_CONSTRUCTORS.iter().any(|known| {
-                    let rest = name.unwrap_or(text).strip_prefix(known);
-                    rest.is_some_and(|rest| rest.starts_with('['))
-                })
-            }
-            _ => false,
+        if bits & ASSIGNMENT != 0 && self.path.len() <= 3 {
+            return text().starts_with("__all__");
         }
+        if bits & SUBSCRIPT != 0 && self.path.len() <= 6 {
+            let text = text();
+            let name = text.strip_prefix("typing.").or(text.strip_prefix("t."));
+            return TYPE_CONSTRUCTORS.iter().any(|known| {
+                let rest = name.unwrap_or(text).strip_prefix(known);
+                rest.is_some_and(|rest| rest.starts_with('['))
+            });
+        }
+        false
     }
 
     /// Adds the names in a type annotation that is written as a string.

@@ -30,11 +30,17 @@ impl EmbeddedNodes {
 
 impl TreeWalk<'_> {
     /// Adds what a script or a style defines and uses, if the node is the content of one.
-    pub(super) fn walk_embedded(&mut self, node: Node<'_>, depth: usize, clock: &ParseClock) {
+    pub(super) fn walk_embedded(
+        &mut self,
+        node: Node<'_>,
+        kind: u16,
+        depth: usize,
+        clock: &ParseClock,
+    ) {
         let Some(embedded) = self.embedded else {
             return;
         };
-        if node.kind_id() != embedded.content {
+        if kind != embedded.content {
             return;
         }
         let language = match self.open.last().map(|element| element.kind) {

@@ -46,7 +46,7 @@ impl TreeWalk<'_> {
             let name = call.child_by_field_name("macro");
             let field = self.grammar.field_id_for_name("macro");
             if let Some(name) = name {
-                uses.enter(name, field, self.source);
+                uses.enter(name, name.kind_id(), field, self.source);
                 uses.leave();
             }
         }
