@@ -15,6 +15,7 @@ use crate::classify::{self, MAX_FILE_BYTES, Realm, SkipReason};
 use crate::text::{UnitWords, UseKind};
 use crate::units::{self, FileParts, Lines, Symbol, Unit};
 use crate::word_vectors::{VectorSum, WordPlace};
+use crate::words::each_word;
 
 /// A file changed this recently may change again without a new timestamp.
 const RACY_WINDOW: Duration = Duration::from_secs(2);
@@ -262,15 +263,26 @@ fn split_with_words(
             name.push_str(other);
         }
         let path = format!("{} {}", file.path, unit.scope);
-        sum.add_text(WordPlace::Name, &name);
-        sum.add_text(WordPlace::Path, &path);
-        sum.add_text(WordPlace::Text, &text);
+        let [name, path, text] = [
+            (WordPlace::Name, name),
+            (WordPlace::Path, path),
+            (WordPlace::Text, text),
+        ]
+        .map(|(place, text)| {
+            let mut words = String::with_capacity(text.len());
+            each_word(&text, |word| {
+                sum.add(place, word);
+                words.push_str(word);
+                words.push(' ');
+            });
+            words
+        });
         UnitWords {
-            code: sum.take().map(|vector| vector.code(file.realm)),
             name,
             path,
             text,
             uses: joined(uses),
+            code: sum.take().map(|vector| vector.code(file.realm)),
         }
     });
     let words = words.collect();

@@ -4,6 +4,7 @@
 //! scope is a choice of fields and not a filter: tantivy searches a plain union of words without visiting every match.
 
 mod directory;
+mod tokens;
 
 use std::collections::BinaryHeap;
 use std::path::Path;
@@ -17,7 +18,7 @@ use tantivy::query::{BooleanQuery, BoostQuery, Occur, Query, TermQuery};
 use tantivy::schema::{
     FAST, Field, INDEXED, IndexRecordOption, Schema, TextFieldIndexing, TextOptions,
 };
-use tantivy::tokenizer::{TextAnalyzer, WhitespaceTokenizer};
+use tantivy::tokenizer::TextAnalyzer;
 use tantivy::{
     Index, IndexReader, IndexSettings, IndexWriter, ReloadPolicy, Searcher, Segment,
     TantivyDocument, Term,
@@ -26,8 +27,8 @@ use tantivy::{
 use crate::classify::Realm;
 use crate::error::{Error, Result};
 use crate::word_vectors::VectorCode;
-use crate::words::WordTokenizer;
 use directory::{DirectoryUse, IndexDirectory, WriteErrors};
+use tokens::BlankTokenizer;
 
 /// Memory of a segment that is being written: the least that tantivy takes, and for a whole tree more. Larger segments are
 /// merged less often, which is a sixth of the processor time of a build with small ones.
@@ -35,6 +36,10 @@ const SMALL_ARENA_BYTES: usize = 15_000_000;
 const LARGE_ARENA_BYTES: usize = 48_000_000;
 /// A segment is closed when less than this is left.
 const ARENA_MARGIN_BYTES: usize = 1_000_000;
+
+/// The names under which an index knows its tokenizer, for words and for uses.
+const WORDS_TOKENIZER: &str = "words";
+const USES_TOKENIZER: &str = "uses";
 
 /// The names of the columns with the halves of a code, and how many rows of them are read at once.
 const CODE_FIELDS: [&str; 2] = ["code_low", "code_high"];
@@ -106,8 +111,8 @@ impl Fields {
                 .set_fieldnorms(norms);
             TextOptions::default().set_indexing_options(indexing)
         };
-        let words = text("words", IndexRecordOption::WithFreqs, true);
-        let uses = text("uses", IndexRecordOption::Basic, false);
+        let words = text(WORDS_TOKENIZER, IndexRecordOption::WithFreqs, true);
+        let uses = text(USES_TOKENIZER, IndexRecordOption::Basic, false);
         let fields = Fields {
             unit: schema.add_u64_field("unit", FAST),
             file: schema.add_u64_field("file", INDEXED),
@@ -136,13 +141,13 @@ pub(crate) struct TextIndex {
     directory: IndexDirectory,
 }
 
-/// The indexed text of a unit.
+/// The indexed terms of a unit, each followed by a blank.
 #[derive(Debug, Default)]
 pub(crate) struct UnitWords {
     pub(crate) name: String,
     pub(crate) path: String,
     pub(crate) text: String,
-    /// Terms of the names it uses, separated by blanks.
+    /// Of the names it uses.
     pub(crate) uses: String,
     pub(crate) code: Option<VectorCode>,
 }
@@ -195,9 +200,10 @@ impl TextIndex {
         // Documents hold only numbers; compression would cost time.
         index.settings_mut().docstore_compression = tantivy::store::Compressor::None;
         index.settings_mut().docstore_compress_dedicated_thread = false;
-        let tokenizers = index.tokenizers();
-        tokenizers.register("words", TextAnalyzer::from(WordTokenizer));
-        tokenizers.register("uses", TextAnalyzer::from(WhitespaceTokenizer::default()));
+        for name in [WORDS_TOKENIZER, USES_TOKENIZER] {
+            let terms = TextAnalyzer::from(BlankTokenizer);
+            index.tokenizers().register(name, terms);
+        }
         Ok(Self {
             index,
             reader: OnceLock::new(),

@@ -44,8 +44,9 @@ const FIRST_STEP_TIME: Duration = Duration::from_millis(500);
 const MAX_STEP_TIME: Duration = Duration::from_secs(10);
 /// How often an update that waits for files checks whether the walk has ended.
 const WALK_POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Prepared files that wait for the writer, and about how much memory they take.
-const MAX_QUEUED_FILES: usize = 16;
+/// Prepared files that wait for the writer, and about how much memory they take: enough for the threads of the walk to go on
+/// while it commits.
+const MAX_QUEUED_FILES: usize = 2000;
 const MAX_QUEUED_BYTES: usize = 8 << 20;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

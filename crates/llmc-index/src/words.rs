@@ -4,8 +4,6 @@
 //! letters and digits), each reduced to a stem, and, when there are several, the whole without underscores. Queries and
 //! text are split the same way, so their stems agree.
 
-use tantivy::tokenizer::{Token, TokenStream, Tokenizer};
-
 /// Longer parts are data, not words.
 const MAX_WORD_BYTES: usize = 48;
 
@@ -219,46 +217,6 @@ fn stem(word: &mut String) {
     }
     if word.len() > 3 && ends(word, "e") {
         word.pop();
-    }
-}
-
-/// The splitter as a tantivy tokenizer.
-#[derive(Clone, Default)]
-pub(crate) struct WordTokenizer;
-
-pub(crate) struct WordStream<'a> {
-    words: WordSplitter<'a>,
-    token: Token,
-}
-
-impl Tokenizer for WordTokenizer {
-    type TokenStream<'a> = WordStream<'a>;
-
-    fn token_stream<'a>(&'a mut self, text: &'a str) -> WordStream<'a> {
-        WordStream {
-            words: WordSplitter::new(text),
-            token: Token::default(),
-        }
-    }
-}
-
-impl TokenStream for WordStream<'_> {
-    fn advance(&mut self) -> bool {
-        let Some(word) = self.words.next_word() else {
-            return false;
-        };
-        self.token.text.clear();
-        self.token.text.push_str(word);
-        self.token.position = self.token.position.wrapping_add(1);
-        true
-    }
-
-    fn token(&self) -> &Token {
-        &self.token
-    }
-
-    fn token_mut(&mut self) -> &mut Token {
-        &mut self.token
     }
 }
 
