@@ -22,7 +22,7 @@ use crate::rank::{self, Candidate, RankContext};
 use crate::snippet::{self, OmittedHits, Snippet};
 use crate::source::Sources;
 use crate::stack_trace::{self, LocatedPlace};
-use crate::text::TextSearcher;
+use crate::text::{CandidateQuery, CandidateUnits, TextSearcher};
 use crate::units::Unit;
 use crate::vectors;
 use crate::word_vectors::{TextVector, VectorCode, cosine_at};
@@ -31,8 +31,6 @@ use crate::word_vectors::{TextVector, VectorCode, cosine_at};
 const MAX_INDEX_HITS: usize = 160;
 /// Taken by the vectors of words.
 const MAX_NEAR_HITS: usize = 96;
-/// With more units than this, words and vectors are searched at the same time.
-const MIN_UNITS_FOR_THREAD: u64 = 100_000;
 /// Units whose files are read.
 const MAX_PROPOSALS: usize = 64;
 /// Units whose users are counted, to choose those.
@@ -466,38 +464,24 @@ fn index_hits(
     text: &TextSearcher,
 ) -> Result<BTreeMap<u64, IndexHit>> {
     let wanted = weights.weighted_words();
-    let by_words = || match wanted.is_empty() {
-        true => Ok(Vec::new()),
-        false => text.best(scope.realms(), &wanted, MAX_INDEX_HITS),
-    };
     let code = vectors.words.as_ref().map(|words| words.code(Realm::Repo));
-    let by_code = || match code {
-        Some(code) => text.nearest(scope.realms(), code, MAX_NEAR_HITS),
-        None => Ok(Vec::new()),
-    };
-    // All codes of a large index are read; the other processor does so meanwhile.
-    let (found, near) = match text.units() > MIN_UNITS_FOR_THREAD {
-        true => std::thread::scope(|scope| {
-            let near = scope.spawn(by_code);
-            let found = by_words();
-            let near = near.join();
-            (
-                found,
-                near.unwrap_or_else(|_| Err(Error::Damaged("reading it failed".into()))),
-            )
-        }),
-        false => (by_words(), by_code()),
-    };
+    let CandidateUnits { by_words, by_code } = text.candidates(&CandidateQuery {
+        realms: scope.realms(),
+        words: &wanted,
+        max_by_words: MAX_INDEX_HITS,
+        code,
+        max_by_code: MAX_NEAR_HITS,
+    })?;
     let mut hits: BTreeMap<u64, IndexHit> = BTreeMap::new();
     let cosine =
         |unit: VectorCode| code.map_or(0.0, |code| cosine_at(code.distance(unit)).max(0.0));
-    for found in found? {
+    for found in by_words {
         let hit = hits.entry(found.unit).or_default();
         hit.score = found.score;
         hit.near = cosine(found.code);
     }
-    for (distance, unit) in near? {
-        hits.entry(unit).or_default().near = cosine_at(distance).max(0.0);
+    for near in by_code {
+        hits.entry(near.unit).or_default().near = cosine_at(near.distance).max(0.0);
     }
     if let Some((question, model)) = &vectors.provider {
         for (unit, near) in vectors::nearest(question, *model, catalog, MAX_INDEX_HITS)? {

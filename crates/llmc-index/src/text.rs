@@ -3,18 +3,18 @@
 //! Only a unit's number is stored; text is always read from its file. Code and documentation have separate fields, so a
 //! scope is a choice of fields and not a filter: tantivy searches a plain union of words without visiting every match.
 
+mod candidates;
 mod directory;
 mod tokens;
 
-use std::collections::BinaryHeap;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use tantivy::collector::{DocSetCollector, TopDocs};
+use tantivy::collector::DocSetCollector;
 use tantivy::columnar::Column;
 use tantivy::directory::{Directory, META_LOCK};
 use tantivy::indexer::{AddOperation, IndexWriterOptions, NoMergePolicy, SegmentWriter};
-use tantivy::query::{BooleanQuery, BoostQuery, Occur, Query, TermQuery};
+use tantivy::query::{BooleanQuery, Occur, Query, TermQuery};
 use tantivy::schema::{
     FAST, Field, INDEXED, IndexRecordOption, Schema, TextFieldIndexing, TextOptions,
 };
@@ -27,6 +27,7 @@ use tantivy::{
 use crate::classify::Realm;
 use crate::error::{Error, Result};
 use crate::word_vectors::VectorCode;
+pub(crate) use candidates::{CandidateQuery, CandidateUnits};
 use directory::{DirectoryUse, IndexDirectory, WriteErrors};
 use tokens::BlankTokenizer;
 
@@ -41,9 +42,8 @@ const ARENA_MARGIN_BYTES: usize = 1_000_000;
 const WORDS_TOKENIZER: &str = "words";
 const USES_TOKENIZER: &str = "uses";
 
-/// The names of the columns with the halves of a code, and how many rows of them are read at once.
+/// The names of the columns with the halves of a code.
 const CODE_FIELDS: [&str; 2] = ["code_low", "code_high"];
-const CODE_BLOCK: usize = 512;
 
 /// A text part up to this size is checked whole when it is opened; a larger one on request.
 const MAX_CHECKED_AT_OPEN_BYTES: u64 = 32 << 20;
@@ -212,7 +212,7 @@ impl TextIndex {
         })
     }
 
-    /// Keeps the memory that mapped files take small; to be called when a question has been answered.
+    /// Keeps the memory of mapped files and of earlier questions small; to be called when a question has been answered.
     pub(crate) fn limit_resident_pages(&self) {
         self.directory.limit_resident_pages();
     }
@@ -383,14 +383,6 @@ pub(crate) struct TextSearcher {
     fields: Fields,
 }
 
-/// A unit that words were found in.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct FoundUnit {
-    pub(crate) score: f32,
-    pub(crate) unit: u64,
-    pub(crate) code: VectorCode,
-}
-
 /// A word to search for.
 #[derive(Debug, Clone)]
 pub(crate) struct WeightedWord {
@@ -419,98 +411,6 @@ impl TextSearcher {
             .map(|words| words.total_num_tokens())
             .sum();
         words as f32 / (self.units().max(1) as f32)
-    }
-
-    /// The best units for these words with their scores, best first.
-    pub(crate) fn best(
-        &self,
-        realms: &[Realm],
-        wanted: &[WeightedWord],
-        limit: usize,
-    ) -> Result<Vec<FoundUnit>> {
-        let mut parts: Vec<(Occur, Box<dyn Query>)> = Vec::new();
-        for realm in realms {
-            for field in WordField::ALL {
-                let indexed = self.fields.word(*realm, field);
-                for wanted in wanted {
-                    let term = Term::from_field_text(indexed, &wanted.word);
-                    let query = TermQuery::new(term, IndexRecordOption::WithFreqs);
-                    let weight = field.weight() * wanted.weight;
-                    parts.push((
-                        Occur::Should,
-                        Box::new(BoostQuery::new(Box::new(query), weight)),
-                    ));
-                }
-            }
-        }
-        let collector = TopDocs::with_limit(limit.max(1)).order_by_score();
-        let found = self
-            .searcher
-            .search(&BooleanQuery::new(parts), &collector)?;
-        let columns = self.unit_columns()?;
-        let [low, high] = [self.columns(CODE_FIELDS[0])?, self.columns(CODE_FIELDS[1])?];
-        let units = found.into_iter().filter_map(|(score, doc)| {
-            let segment = doc.segment_ord as usize;
-            let half = |columns: &[Column<u64>]| columns.get(segment)?.first(doc.doc_id);
-            Some(FoundUnit {
-                score,
-                unit: columns.get(segment)?.first(doc.doc_id)?,
-                code: VectorCode([half(&low)?, half(&high)?]),
-            })
-        });
-        Ok(units.collect())
-    }
-
-    /// The units whose codes differ least from this one, with the number of differences, nearest first.
-    pub(crate) fn nearest(
-        &self,
-        realms: &[Realm],
-        code: VectorCode,
-        limit: usize,
-    ) -> Result<Vec<(u32, u64)>> {
-        // The worst of the best is on top, to be replaced by a better one.
-        let mut best: BinaryHeap<(u32, u64)> = BinaryHeap::new();
-        for segment in self.searcher.segment_readers() {
-            let fields = segment.fast_fields();
-            let units = fields.u64("unit")?;
-            let codes = [fields.u64(CODE_FIELDS[0])?, fields.u64(CODE_FIELDS[1])?];
-            let alive = segment.alive_bitset();
-            let mut halves = [[0_u64; CODE_BLOCK]; 2];
-            let mut distances = [0_u32; CODE_BLOCK];
-            let mut at = 0;
-            while at < segment.max_doc() {
-                let count = CODE_BLOCK.min((segment.max_doc() - at) as usize);
-                for (half, column) in halves.iter_mut().zip(&codes) {
-                    column.values.get_range(u64::from(at), &mut half[..count]);
-                }
-                // Without a branch, so that the compiler uses vector instructions.
-                for (distance, (a, b)) in distances.iter_mut().zip(halves[0].iter().zip(&halves[1]))
-                {
-                    *distance = code.distance(VectorCode([*a, *b]));
-                }
-                for (place, doc) in (0..count).zip(at..) {
-                    let distance = distances[place];
-                    let is_worse = best.len() >= limit
-                        && best.peek().is_none_or(|(worst, _)| distance >= *worst);
-                    let unit = VectorCode([halves[0][place], halves[1][place]]);
-                    if is_worse
-                        || !unit.is_of(realms)
-                        || alive.is_some_and(|alive| !alive.is_alive(doc))
-                    {
-                        continue;
-                    }
-                    let Some(unit) = units.first(doc) else {
-                        continue;
-                    };
-                    if best.len() >= limit {
-                        best.pop();
-                    }
-                    best.push((distance, unit));
-                }
-                at += count as u32;
-            }
-        }
-        Ok(best.into_sorted_vec())
     }
 
     /// The number of units that use a name.
