@@ -57,13 +57,15 @@ struct MappedFiles(Arc<Mutex<HashMap<PathBuf, MappedFile>>>);
 
 impl MappedFiles {
     /// Gives the pages back if this process has many of files: those that all questions so far have used would add up to most
-    /// of the index. A page that is used again is in the page cache.
+    /// of the index. A page that is used again is in the page cache. Freed heap is given back with them: the server does so
+    /// only when no call is in progress, and questions may come one after the other for a long time.
     fn limit_resident_pages(&self) {
         let mut files = llmc_host::lock(&self.0);
         // A segment that was merged into another one is used no more, and its files take up disk space while they are mapped.
         files.retain(|_, file| file.is_shared());
         if llmc_memory::resident_file_bytes() > MAX_RESIDENT_FILE_BYTES {
             files.values().for_each(MappedFile::unmap_pages);
+            llmc_memory::trim_heap();
         }
     }
 
