@@ -43,8 +43,8 @@ pub(crate) struct Question {
     pub(crate) files: Vec<String>,
     /// Each word as it was written.
     pub(crate) spelling: HashMap<String, String>,
-    /// Pairs of adjacent words.
-    pub(crate) pairs: HashSet<(String, String)>,
+    /// Pairs of adjacent words, each with a blank between them.
+    pub(crate) pairs: HashSet<String>,
     /// Names in code (`parse_header`, `HttpServer`, `Pool::open`), folded.
     pub(crate) names: HashSet<String>,
     /// Every bare word, folded: a name may be one plain word.
@@ -105,7 +105,7 @@ impl Question {
             each_word(run, |word| {
                 let stops = stop_words.contains(word);
                 if !stops && let Some(last) = last.take() {
-                    question.pairs.insert((last, word.to_owned()));
+                    question.pairs.insert(format!("{last} {word}"));
                 }
                 if !stops {
                     last = Some(word.to_owned());

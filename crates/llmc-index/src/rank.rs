@@ -202,13 +202,16 @@ fn by_text(
     let mut found: HashSet<String> = HashSet::new();
     let mut counts = WordCounts::default();
     let mut pairs = HashSet::new();
-    let mut last = String::new();
+    // The last word and this one, with a blank between them.
+    let mut pair = String::new();
     each_word(text, |word| {
-        let pair = (std::mem::take(&mut last), word.to_owned());
-        if question.pairs.contains(&pair) {
-            pairs.insert(pair.clone());
+        let start = pair.len() + 1;
+        pair.push(' ');
+        pair.push_str(word);
+        if let Some(asked) = question.pairs.get(&pair) {
+            pairs.insert(asked);
         }
-        last = pair.1;
+        pair.drain(..start);
         counts.add(weights, word);
         if context.vector.is_some() {
             sum.add(WordPlace::Text, word);
@@ -217,14 +220,11 @@ fn by_text(
             found.insert(word.to_owned());
         }
     });
-    let mut covered = found.clone();
-    each_word(&unit.qualified(), |word| {
-        covered.insert(word.to_owned());
-    });
+    let qualified = words(&unit.qualified());
     let coverage: f32 = question
         .words
         .iter()
-        .filter(|(word, _)| covered.contains(word))
+        .filter(|(word, _)| found.contains(word) || qualified.contains(word))
         .map(|(word, _)| weights.rarity(word))
         .sum::<f32>()
         / weights.total().max(f32::EPSILON);

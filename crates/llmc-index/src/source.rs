@@ -25,6 +25,7 @@ pub(crate) struct Source {
     parse_time: Duration,
     parts: OnceCell<FileParts>,
     names: OnceCell<NameTable>,
+    line_starts: OnceCell<Vec<usize>>,
 }
 
 impl Source {
@@ -66,7 +67,10 @@ impl Source {
     }
 
     pub(crate) fn lines(&self) -> Lines<'_> {
-        Lines::new(&self.text)
+        let starts = self
+            .line_starts
+            .get_or_init(|| Lines::starts_in(&self.text));
+        Lines::with_starts(&self.text, starts)
     }
 }
 
@@ -118,6 +122,7 @@ impl<'r> Sources<'r> {
             parse_time: self.parse_time,
             parts: OnceCell::new(),
             names: OnceCell::new(),
+            line_starts: OnceCell::new(),
         })
     }
 

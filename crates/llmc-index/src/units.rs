@@ -10,6 +10,7 @@ mod code;
 mod sections;
 mod windows;
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use llmc_syntax::{DefinitionKind, Language, ParseBudget, ParseFailure, SyntaxAnalysis};
@@ -169,17 +170,33 @@ fn from_code(language: Language, found: SyntaxAnalysis, lines: &Lines<'_>) -> Fi
 pub(crate) struct Lines<'a> {
     text: &'a str,
     /// Where each line starts, and the end of the text.
-    starts: Vec<usize>,
+    starts: Cow<'a, [usize]>,
 }
 
 impl<'a> Lines<'a> {
     pub(crate) fn new(text: &'a str) -> Self {
+        Self {
+            text,
+            starts: Cow::Owned(Self::starts_in(text)),
+        }
+    }
+
+    /// With the result of [`Lines::starts_in`] for that text.
+    pub(crate) fn with_starts(text: &'a str, starts: &'a [usize]) -> Self {
+        Self {
+            text,
+            starts: Cow::Borrowed(starts),
+        }
+    }
+
+    /// Where each line starts, and the end of the text.
+    pub(crate) fn starts_in(text: &str) -> Vec<usize> {
         let ends = memchr::memchr_iter(b'\n', text.as_bytes()).map(|at| at + 1);
         let mut starts: Vec<usize> = std::iter::once(0).chain(ends).collect();
         if starts.last() != Some(&text.len()) {
             starts.push(text.len());
         }
-        Self { text, starts }
+        starts
     }
 
     pub(crate) fn len(&self) -> u32 {
