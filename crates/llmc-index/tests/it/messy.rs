@@ -40,6 +40,33 @@ fn one_word_that_is_a_name_does_not_lead_astray() {
     );
 }
 
+/// One word of the question is the whole name of a small function that all others use, which has little else of it.
+#[test]
+fn a_name_counts_less_where_little_else_of_the_question_is() {
+    let mut files = "//- src/image.py
+def load(data):
+    return self.configuration.read(data)
+//- src/watcher.py
+def refresh(self):
+    if self.configuration and self.settings and self.edited:
+        for line in self.reader:
+            self.values[line.name] = line.value
+        for other in self.others:
+            other.notify(self.values)
+"
+    .to_owned();
+    for n in 0..10 {
+        files += &format!("//- src/part{n}.py\ndef part_{n}(data):\n    return load(data).size\n");
+    }
+    let work = Work::new(&files);
+    work.update();
+    let question =
+        "why does the server load stale settings after the configuration was edited on disk";
+    let found = work.found(question, SearchScope::Repo);
+    assert!(found[0].starts_with("src/watcher.py"), "{found:?}");
+    assert!(work.found("load", SearchScope::Repo)[0].starts_with("src/image.py"));
+}
+
 #[test]
 fn a_file_that_the_question_names_comes_first() {
     let work = Work::new(
