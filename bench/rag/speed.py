@@ -59,8 +59,8 @@ def changes(llmc, tree):
     os.set_blocking(watch.stderr.fileno(), True)
     took = []
     wait_for = lambda words: next(json.loads(line) for line in watch.stderr if words in line)
-    # It looks twice: once more after the folders are watched.
-    wait_for("index updated"), wait_for("index updated")
+    # It looks twice: once more to see whether the kernel reports changes of this file system.
+    wait_for("index updated"), wait_for("verified")
     time.sleep(1)
     for path in draw:
         text = path.read_text(errors="surrogateescape")
