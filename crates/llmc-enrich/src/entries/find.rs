@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use llmc_tokens::fits;
+use llmc_tokens::{count, fits};
 
 use super::{FoundPaths, REMARK_TOKENS};
 use crate::grep::skipped;
@@ -77,11 +77,17 @@ pub fn condense_find(found: &FoundPaths, budget_tokens: usize) -> Condensed {
         };
     }
     let room = room.saturating_sub(REMARK_TOKENS);
-    let (bytes, spent) = llmc_tokens::lines_within(&all, room * 7 / 10);
-    all.truncate(bytes);
-    let shown = all.lines().count();
+    // At most three tenths are for directories, and what these do not need is for paths.
+    let within = |room: usize| {
+        let (bytes, spent) = llmc_tokens::lines_within(&all, room);
+        (bytes, spent, all[..bytes].lines().count())
+    };
+    let (_, spent, shown) = within(room * 7 / 10);
+    let dirs = directories(&counts[shown..], room.saturating_sub(spent + 2));
+    let (bytes, spent, shown) = within(room.saturating_sub(count(&dirs) + 2));
     let withheld = &counts[shown..];
     let dirs = directories(withheld, room.saturating_sub(spent + 2));
+    all.truncate(bytes);
     if !dirs.is_empty() {
         if !all.is_empty() {
             all.push('\n');

@@ -90,6 +90,26 @@ fn what_does_not_fit_is_counted_by_directory() {
 }
 
 #[test]
+fn what_directories_do_not_need_is_for_paths() {
+    let list: Vec<_> = (0..400).map(|n| format!("many/file_{n:03}.txt")).collect();
+    let list: Vec<_> = list.iter().map(String::as_str).collect();
+    let found = FoundPaths {
+        paths: paths(&list),
+        total: 400,
+        pattern: "*".into(),
+        ..FoundPaths::default()
+    };
+    let answer = condense_find(&found, 500);
+    let tokens = count(&answer.body);
+    assert!(
+        (500 - REMARK_TOKENS - 20..=500).contains(&tokens),
+        "{tokens}: {}",
+        answer.body
+    );
+    assert_eq!(answer.body.lines().count() as u64, answer.shown);
+}
+
+#[test]
 fn nothing_found() {
     let found = FoundPaths {
         files_searched: 12,
