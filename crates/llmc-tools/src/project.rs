@@ -51,9 +51,25 @@ pub(crate) struct ProjectFacts {
     /// Languages with their number of files, most files first.
     pub(crate) languages: Vec<(&'static str, usize)>,
     /// The command that runs the project's tests, where a manifest tells.
-    pub(crate) test_command: Option<String>,
-    /// Programs that commands find.
+    pub(crate) test_command: Option<TestCommand>,
+    /// Programs that commands find; none if commands are switched off.
     pub(crate) programs: Vec<&'static str>,
+}
+
+/// A command that runs tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TestCommand {
+    pub(crate) line: &'static str,
+    /// The program without which it cannot run, one of [`PROGRAMS`].
+    pub(crate) needs: &'static str,
+}
+
+impl ProjectFacts {
+    /// The program that the test command needs and that commands do not find.
+    pub(crate) fn missing_test_program(&self) -> Option<&'static str> {
+        let needed = self.test_command?.needs;
+        (!self.programs.is_empty() && !self.programs.contains(&needed)).then_some(needed)
+    }
 }
 
 /// Looks at the workspace. What cannot be read is left out.
@@ -100,45 +116,42 @@ fn languages(paths: &[Vec<u8>]) -> Vec<(&'static str, usize)> {
 }
 
 /// The test command that the manifests name, the most telling first.
-fn test_command(read: &dyn Fn(&str) -> Option<String>) -> Option<String> {
-    if let Some(makefile) = read("Makefile").or_else(|| read("makefile"))
-        && makefile.lines().any(|line| line.starts_with("test:"))
+fn test_command(read: &dyn Fn(&str) -> Option<String>) -> Option<TestCommand> {
+    let has = |names: &[&str]| names.iter().any(|name| read(name).is_some());
+    let makefile = read("Makefile").or_else(|| read("makefile"));
+    let package = read("package.json");
+    let (line, needs) = if makefile
+        .is_some_and(|makefile| makefile.lines().any(|line| line.starts_with("test:")))
     {
-        return Some("make test".to_owned());
-    }
-    if read("Cargo.toml").is_some() {
-        return Some("cargo test".to_owned());
-    }
-    if read("go.mod").is_some() {
-        return Some("go test ./...".to_owned());
-    }
-    if let Some(package) = read("package.json") {
-        let package: serde_json::Value = serde_json::from_str(&package).unwrap_or_default();
-        if package["scripts"]["test"].is_string() {
-            return Some("npm test".to_owned());
-        }
-    }
-    let python = [
+        ("make test", "make")
+    } else if has(&["Cargo.toml"]) {
+        ("cargo test", "cargo")
+    } else if has(&["go.mod"]) {
+        ("go test ./...", "go")
+    } else if package.is_some_and(|package| has_test_script(&package)) {
+        ("npm test", "npm")
+    } else if has(&[
         "pyproject.toml",
         "pytest.ini",
         "tox.ini",
         "setup.cfg",
         "setup.py",
         "conftest.py",
-    ];
-    if python.iter().any(|name| read(name).is_some()) {
-        return Some("python -m pytest".to_owned());
-    }
-    if read("pom.xml").is_some() {
-        return Some("mvn test".to_owned());
-    }
-    if ["build.gradle", "build.gradle.kts"]
-        .iter()
-        .any(|name| read(name).is_some())
-    {
-        return Some("gradle test".to_owned());
-    }
-    None
+    ]) {
+        ("python -m pytest", "pytest")
+    } else if has(&["pom.xml"]) {
+        ("mvn test", "mvn")
+    } else if has(&["build.gradle", "build.gradle.kts"]) {
+        ("gradle test", "gradle")
+    } else {
+        return None;
+    };
+    Some(TestCommand { line, needs })
+}
+
+fn has_test_script(package: &str) -> bool {
+    let package: serde_json::Value = serde_json::from_str(package).unwrap_or_default();
+    package["scripts"]["test"].is_string()
 }
 
 fn programs(cx: &Cx) -> Vec<&'static str> {
@@ -201,7 +214,28 @@ mod tests {
                 let file = files.iter().find(|(known, _)| *known == name);
                 file.map(|(_, text)| (*text).to_owned())
             };
-            assert_eq!(test_command(&read).as_deref(), command, "{files:?}");
+            let found = test_command(&read);
+            assert_eq!(found.map(|found| found.line), command, "{files:?}");
+            if let Some(found) = found {
+                assert!(PROGRAMS.contains(&found.needs), "{}", found.needs);
+            }
         }
+    }
+
+    #[test]
+    fn a_test_command_that_cannot_run_is_known() {
+        let facts = |programs: &[&'static str]| ProjectFacts {
+            test_command: Some(TestCommand {
+                line: "python -m pytest",
+                needs: "pytest",
+            }),
+            programs: programs.to_vec(),
+            ..ProjectFacts::default()
+        };
+        assert_eq!(facts(&["git"]).missing_test_program(), Some("pytest"));
+        assert_eq!(facts(&["git", "pytest"]).missing_test_program(), None);
+        // Commands are switched off, so nothing was looked for.
+        assert_eq!(facts(&[]).missing_test_program(), None);
+        assert_eq!(ProjectFacts::default().missing_test_program(), None);
     }
 }

@@ -72,8 +72,12 @@ fn guide(config: &Config, facts: &ProjectFacts, scripts: &str) -> String {
             .collect();
         text.push_str(&format!("languages (files): {}\n", languages.join(", ")));
     }
-    let tests = facts.test_command.as_deref();
-    text.push_str(&format!("tests: {}\n", tests.unwrap_or("no known command")));
+    let tests = facts.test_command.map(|command| command.line);
+    text.push_str(&format!("tests: {}", tests.unwrap_or("no known command")));
+    if let Some(missing) = facts.missing_test_program() {
+        text.push_str(&format!(" ({missing} is not installed)"));
+    }
+    text.push('\n');
     if !facts.programs.is_empty() {
         text.push_str(&format!("programs found: {}\n", facts.programs.join(", ")));
     }
@@ -149,12 +153,16 @@ mod tests {
     use llmc_config::Mode;
 
     use super::*;
+    use crate::project::TestCommand;
 
     #[test]
     fn the_guide_begins_with_the_instructions_and_tells_the_rest() {
         let facts = ProjectFacts {
             languages: vec![("Rust", 3)],
-            test_command: Some("cargo test".to_owned()),
+            test_command: Some(TestCommand {
+                line: "cargo test",
+                needs: "cargo",
+            }),
             programs: vec!["git", "cargo"],
         };
         for mode in Mode::ALL {
@@ -181,5 +189,22 @@ mod tests {
                 "{mode}: {text}"
             );
         }
+    }
+
+    #[test]
+    fn the_guide_says_that_the_test_program_is_missing() {
+        let facts = ProjectFacts {
+            test_command: Some(TestCommand {
+                line: "python -m pytest",
+                needs: "pytest",
+            }),
+            programs: vec!["git"],
+            ..ProjectFacts::default()
+        };
+        let text = guide(&Config::default(), &facts, "Python 3.11");
+        assert!(
+            text.contains("tests: python -m pytest (pytest is not installed)\n"),
+            "{text}"
+        );
     }
 }

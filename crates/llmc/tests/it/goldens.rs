@@ -109,6 +109,7 @@ fn normalised(workspace: &TestWorkspace, text: &str) -> String {
         (r#""load":\[[\d., ]*\]"#, r#""load":<N>"#),
         (r"p_[0-9A-HJKMNP-TV-Z]{26}", "p_<ULID>"),
         (r"\bin \d+\.\d+s\b", "in <S>s"),
+        (r" \(pytest is not installed\)", ""),
         (r"programs found: .*", "programs found: <LIST>"),
         (r"\d+\.\d+ ?m?s\b", "<DURATION>"),
         (r#"(#L\d+-L\d+) \d\.\d\d"#, "$1 <SCORE>"),
