@@ -9,7 +9,9 @@ use serde::Serialize;
 
 use crate::commit::CommitRequest;
 use crate::compare::{Compared, Effect, Finding, missing_parents};
-use crate::entry::{ChangeAuthor, ChangeCounts, EntryId, EntrySource, NotKeptReason, PathState};
+use crate::entry::{
+    ChangeAuthor, ChangeCounts, EntryId, EntrySource, HistoryViewer, NotKeptReason, PathState,
+};
 use crate::error::{Error, Result};
 use crate::head;
 use crate::history::{Inner, Work};
@@ -174,24 +176,30 @@ impl Recording {
     }
 
     /// The entry in which another server has recorded, as a change from outside, what this call changed: it compared the
-    /// workspace between the change and the end of the call.
+    /// workspace between the change and the end of the call. If nothing else is in it, it becomes the entry of this call.
     fn recorded_by_another(&self, notes: &Notes) -> Result<Option<Recorded>> {
         if notes.newest_entries.is_empty() {
             return Ok(None);
         }
+        let store = &self.inner.store;
         let paths: Vec<&[u8]> = notes.newest_entries.keys().map(Vec::as_slice).collect();
-        let newest = self.inner.store.newest_entries(&paths)?;
-        for (path, before) in &notes.newest_entries {
-            let newest = newest.get(path).copied();
-            if newest.is_some() && newest > *before {
-                return Ok(Some(Recorded {
-                    id: newest,
-                    shared: true,
-                    ..Recorded::default()
-                }));
-            }
+        let newest = store.newest_entries(&paths)?;
+        let is_new = |(path, id): &(&Vec<u8>, &EntryId)| Some(**id) > notes.newest_entries[*path];
+        let Some(id) = newest.iter().filter(is_new).map(|(_, id)| *id).max() else {
+            return Ok(None);
+        };
+        let mut recorded = Recorded {
+            id: Some(id),
+            shared: true,
+            ..Recorded::default()
+        };
+        if store.give_to_call(id, &self.author, &notes.paths)?
+            && let Some(given) = store.entry(id, &HistoryViewer::All)?
+        {
+            recorded.counts = given.entry.counts;
+            recorded.shared = false;
         }
-        Ok(None)
+        Ok(Some(recorded))
     }
 
     /// Notes what a script did, in one line.

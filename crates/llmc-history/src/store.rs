@@ -53,6 +53,9 @@ pub(crate) trait HistoryRows: Send + Sync {
     /// The newest entry that has a change of each path.
     fn newest_entries(&self, paths: &[&[u8]]) -> Result<HashMap<Vec<u8>, EntryId>>;
 
+    /// Makes an entry of changes from outside that of a call, if all of its changes are at these paths; whether it did.
+    fn give_to_call(&self, id: EntryId, author: &ChangeAuthor, paths: &[Vec<u8>]) -> Result<bool>;
+
     /// Whether a content is stored, as far as that is known without waiting: for one that is not, the content is offered
     /// again, which changes nothing.
     fn is_surely_stored(&self, id: &ObjectId) -> bool;

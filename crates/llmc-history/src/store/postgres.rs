@@ -25,7 +25,7 @@ use super::{
     BuildClaim, ChangeRow, ChosenEntries, CommitWork, Committed, HistoryRows, PlanId, StoreState,
     StoredEntry, UnstoredPath, marker, state_from,
 };
-use crate::entry::{Entry, EntryFilter, EntryId, HistoryViewer, ObjectId, PathState};
+use crate::entry::{ChangeAuthor, Entry, EntryFilter, EntryId, HistoryViewer, ObjectId, PathState};
 use crate::error::{Error, Result};
 use crate::history::HistoryCheck;
 use crate::objects::PackedObject;
@@ -199,6 +199,10 @@ impl HistoryRows for PostgresHistory {
 
     fn newest_entries(&self, paths: &[&[u8]]) -> Result<HashMap<Vec<u8>, EntryId>> {
         self.newest_entries_of(paths)
+    }
+
+    fn give_to_call(&self, id: EntryId, author: &ChangeAuthor, paths: &[Vec<u8>]) -> Result<bool> {
+        self.give_entry_to_call(id, author, paths)
     }
 
     fn is_surely_stored(&self, _id: &ObjectId) -> bool {

@@ -17,7 +17,7 @@ use super::{
     BuildClaim, ChangeRow, ChosenEntries, CommitFound, CommitWork, Committed, HistoryRows, PlanId,
     StoreState, StoredEntry, UnstoredPath,
 };
-use crate::entry::{Entry, EntryFilter, EntryId, HistoryViewer, ObjectId};
+use crate::entry::{ChangeAuthor, Entry, EntryFilter, EntryId, HistoryViewer, ObjectId};
 use crate::error::Result;
 use crate::history::HistoryCheck;
 use crate::objects::PackedObject;
@@ -25,9 +25,9 @@ use crate::retention::{ABSENCE_GENERATIONS, DAY_MS, UNUSED_OBJECT_AGE};
 use crate::server::ServerMark;
 use crate::snapshot::{Known, now_ns};
 use rows::{
-    add_object, apply, check, chosen_ids, entry, has_object, is_in_snapshot, list_entries, number,
-    object, oldest_changes_since, remove_before, remove_plan, remove_unused_objects, set_number,
-    snapshot_since, state, stored, stored_entry, used_bytes,
+    add_object, apply, check, chosen_ids, entry, give_to_call, has_object, is_in_snapshot,
+    list_entries, number, object, oldest_changes_since, remove_before, remove_plan,
+    remove_unused_objects, set_number, snapshot_since, state, stored, stored_entry, used_bytes,
 };
 
 /// The store's file in the state directory.
@@ -193,6 +193,10 @@ impl HistoryRows for SqliteHistory {
             }
             Ok(newest)
         })
+    }
+
+    fn give_to_call(&self, id: EntryId, author: &ChangeAuthor, paths: &[Vec<u8>]) -> Result<bool> {
+        self.write(|conn| give_to_call(conn, id, author, paths))
     }
 
     fn is_surely_stored(&self, id: &ObjectId) -> bool {

@@ -31,23 +31,39 @@ fn what_one_server_recorded_the_other_does_not_record_again() {
     assert_eq!(one.read("a"), "a0");
 }
 
-/// Another server compares the workspace after a file was written and before the call that wrote it has ended.
+/// Another server may compare the workspace between the change of a call and its end.
 #[test]
-fn a_change_that_another_server_saw_first_is_in_the_entry_of_that_server() {
+fn what_another_server_recorded_of_a_call_becomes_the_entry_of_the_call() {
     let (one, two) = pair();
-    let recorded = one.tool(&["new"], || {
-        one.write("new", "1");
+    let recorded = one.tool(&["a", "deep/new"], || {
+        one.write("a", "a1");
+        one.write("deep/new", "1");
         assert!(two.command(|| {}).is_none());
     });
     let recorded = recorded.expect("an entry");
-    let entries = one.history.list(&EntryFilter::default()).unwrap();
+    assert_eq!((recorded.counts.created, recorded.counts.changed), (2, 1));
+    assert!(!recorded.shared);
+    let entries = two.history.list(&EntryFilter::default()).unwrap();
     assert_eq!(entries.len(), 1, "{entries:?}");
-    assert_eq!(recorded.id, Some(entries[0].id));
-    assert!(recorded.shared && recorded.not_undoable.is_none());
-    one.undo(entries[0].id);
-    assert!(!one.path("new").exists());
+    assert_eq!(entries[0].source, EntrySource::Call);
+    assert_eq!(entries[0].author, author("s"));
+    two.undo(recorded.id.unwrap());
+    assert_eq!(one.read("a"), "a0");
     // A call that changes nothing has no entry, whatever happened to the path before.
-    assert!(one.tool(&["new"], || {}).is_none());
+    assert!(one.tool(&["a"], || {}).is_none());
+    // With another change in it, it stays what it is.
+    let recorded = one.tool(&["a"], || {
+        one.write("a", "a2");
+        one.write("b", "b2");
+        two.command(|| {});
+    });
+    let recorded = recorded.expect("an entry");
+    assert!(recorded.shared);
+    let shown = two
+        .history
+        .show(recorded.id.unwrap(), &HistoryViewer::All)
+        .unwrap();
+    assert_eq!(shown.entry.source, EntrySource::Outside);
 }
 
 #[test]

@@ -6,9 +6,13 @@ use std::time::Duration;
 use llmc_store::{Row, TenantTransaction};
 
 use super::{PostgresHistory, path_state, unavailable};
-use crate::entry::{ChangeAuthor, ChangeCounts, Entry, EntryFilter, EntryId, HistoryViewer};
+use crate::entry::{
+    ChangeAuthor, ChangeCounts, Entry, EntryFilter, EntryId, EntrySource, HistoryViewer,
+};
 use crate::error::Result;
-use crate::store::{ChangeRow, ChosenEntries, StoredEntry, below, principal, source_of};
+use crate::store::{
+    ChangeRow, ChosenEntries, StoredEntry, below, principal, source_number, source_of,
+};
 
 /// How long reading very many changes may take.
 const LONG_READ: Duration = Duration::from_secs(30);
@@ -194,6 +198,52 @@ impl PostgresHistory {
         newest
             .collect::<llmc_store::Result<_>>()
             .map_err(unavailable)
+    }
+
+    pub(super) fn give_entry_to_call(
+        &self,
+        id: EntryId,
+        author: &ChangeAuthor,
+        paths: &[Vec<u8>],
+    ) -> Result<bool> {
+        let number = self.number()?;
+        let texts = [
+            &author.principal,
+            &author.agent,
+            &author.session,
+            &author.tool,
+            &author.args_short,
+        ];
+        let [principal, agent, session, tool, args] = texts.map(|text| text.as_bytes());
+        let (call, outside) = (
+            source_number(EntrySource::Call),
+            source_number(EntrySource::Outside),
+        );
+        let given = self.run(async |tx| {
+            let sql = "UPDATE llmc.history_entries AS e SET source = $3, principal = $4, agent = $5, session = $6, \
+                         tool = $7, args = $8 \
+                       WHERE e.workspace = $1 AND e.id = $2 AND e.source = $9 AND NOT EXISTS ( \
+                         SELECT 1 FROM llmc.history_changes AS c \
+                         WHERE c.workspace = $1 AND c.entry = $2 AND c.path <> ALL ($10::bytea[])) \
+                       RETURNING 1";
+            tx.query_and_commit(
+                sql,
+                &[
+                    &number,
+                    &id_number(id),
+                    &call,
+                    &principal,
+                    &agent,
+                    &session,
+                    &tool,
+                    &args,
+                    &outside,
+                    &paths,
+                ],
+            )
+            .await
+        })?;
+        Ok(!given.is_empty())
     }
 }
 

@@ -7,7 +7,8 @@ use rusqlite::{Connection, OptionalExtension, Result as SqlResult, Row, ToSql, p
 
 use crate::compare::Finding;
 use crate::entry::{
-    ChangeAuthor, ChangeCounts, Entry, EntryFilter, EntryId, HistoryViewer, ObjectId, PathState,
+    ChangeAuthor, ChangeCounts, Entry, EntryFilter, EntryId, EntrySource, HistoryViewer, ObjectId,
+    PathState,
 };
 use crate::history::HistoryCheck;
 use crate::objects::PackedObject;
@@ -540,4 +541,37 @@ pub(super) fn remove_unused_objects(
         params![from, last, before_ms],
     )?;
     Ok((removed as u64, Some(last)))
+}
+
+/// Makes an entry of changes from outside that of a call, if all of its changes are at these paths.
+pub(super) fn give_to_call(
+    conn: &Connection,
+    id: EntryId,
+    author: &ChangeAuthor,
+    paths: &[Vec<u8>],
+) -> SqlResult<bool> {
+    let id = id.0.cast_signed();
+    let mut select = conn.prepare_cached("SELECT path FROM changes WHERE entry = ?1")?;
+    let changed = select.query_map([id], |row| row.get::<_, Vec<u8>>(0))?;
+    for path in changed {
+        if !paths.contains(&path?) {
+            return Ok(false);
+        }
+    }
+    let given = conn
+        .prepare_cached(
+            "UPDATE entries SET source = ?2, principal = ?3, agent = ?4, session = ?5, tool = ?6, args = ?7
+             WHERE id = ?1 AND source = ?8",
+        )?
+        .execute(params![
+            id,
+            source_number(EntrySource::Call),
+            author.principal,
+            author.agent,
+            author.session,
+            author.tool,
+            author.args_short,
+            source_number(EntrySource::Outside),
+        ])?;
+    Ok(given > 0)
 }
