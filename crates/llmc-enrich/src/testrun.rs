@@ -10,6 +10,7 @@
 mod cargo;
 mod go;
 mod jest;
+mod mocha;
 mod nextest;
 mod node_error;
 mod node_spec;
@@ -48,6 +49,7 @@ pub enum Framework {
     Go,
     Jest,
     Vitest,
+    Mocha,
     /// `node --test`, whichever way it reports.
     Node,
     /// The Test Anything Protocol of any other program.
@@ -66,6 +68,7 @@ impl Framework {
             Self::Go => "go test",
             Self::Jest => "jest",
             Self::Vitest => "vitest",
+            Self::Mocha => "mocha",
             Self::Node => "node --test",
             Self::Tap => "TAP",
             Self::Tsc => "tsc",
@@ -86,6 +89,7 @@ impl Framework {
             Self::Go => program == "go",
             Self::Jest => matches!(program, "jest" | "npm"),
             Self::Vitest => matches!(program, "vitest" | "npm"),
+            Self::Mocha => matches!(program, "mocha" | "npm"),
             Self::Node | Self::Tap => matches!(program, "node" | "tap" | "npm"),
             Self::Tsc => matches!(program, "tsc" | "npm"),
         }
@@ -225,6 +229,7 @@ const PARSERS: &[(&[&str], Parser)] = &[
     (vitest::MARKERS, vitest::parse),
     (jest::MARKERS, jest::parse),
     (node_spec::MARKERS, node_spec::parse),
+    (mocha::MARKERS, mocha::parse),
     (tap::MARKERS, tap::parse),
     (unittest::MARKERS, unittest::parse),
     (go::MARKERS, go::parse),

@@ -54,10 +54,12 @@ impl KnownProgram {
             "go" if any(&["test"]) => Self::Tests("go"),
             "jest" => Self::Tests("jest"),
             "vitest" => Self::Tests("vitest"),
+            "mocha" | "_mocha" => Self::Tests("mocha"),
             "node" if any(&["--test"]) => Self::Tests("node"),
             "prove" | "tape" | "bats" => Self::Tests("tap"),
             "npx" | "npm" | "yarn" | "pnpm" if any(&["jest"]) => Self::Tests("jest"),
             "npx" | "npm" | "yarn" | "pnpm" if any(&["vitest"]) => Self::Tests("vitest"),
+            "npx" | "npm" | "yarn" | "pnpm" if any(&["mocha"]) => Self::Tests("mocha"),
             "npx" if any(&["tsc"]) => Self::Tests("tsc"),
             "npx" if any(&["tape", "bats"]) => Self::Tests("tap"),
             "npm" | "yarn" | "pnpm" if rest.iter().any(|word| is_test_script(word)) => {

@@ -33,6 +33,7 @@ fn programs_are_seen_through_launchers() {
         ("node --test", KnownProgram::Tests("node")),
         ("node server.js", KnownProgram::Other),
         ("npm run test:unit", KnownProgram::Tests("npm")),
+        ("npx mocha --reporter dot", KnownProgram::Tests("mocha")),
         ("npm run build", KnownProgram::Other),
         ("npx tape test/*.js", KnownProgram::Tests("tap")),
         ("", KnownProgram::Other),

@@ -80,6 +80,16 @@ fn is_same_file(a: &str, b: &str) -> bool {
     ends(a, b) || ends(b, a)
 }
 
+/// A line of a message without the codes that Node.js puts behind the kind of an error.
+pub(super) fn tidied(line: &str) -> String {
+    let line = line.replacen(" [ERR_ASSERTION]:", ":", 1);
+    let line = line.replacen(" [Error]:", ":", 1);
+    let quoted = line
+        .strip_prefix('\'')
+        .and_then(|line| line.strip_suffix('\''));
+    quoted.map(str::to_owned).unwrap_or(line)
+}
+
 /// The lines of what a broken file printed that say what is wrong: from the error on, without its stack.
 pub(super) fn reason<'a>(printed: impl Iterator<Item = &'a str> + Clone) -> Vec<String> {
     const MAX_REASON_LINES: usize = 6;

@@ -1,6 +1,6 @@
 //! `node --test` with its reporter `spec`: a tree of `✔` and `✖`, the counts, and all failures once more.
 
-use super::node_error::{NodeError, NodeTotals, reason, test_place};
+use super::node_error::{NodeError, NodeTotals, reason, test_place, tidied};
 use super::{FailureKind, Framework, TestFailure, TestRun};
 
 pub(super) const MARKERS: &[&str] = &["ℹ duration_ms "];
@@ -212,14 +212,4 @@ fn timed(text: &str) -> Option<(&str, &str)> {
     };
     let (name, time) = front.rsplit_once(" (")?;
     time.parse::<f64>().is_ok().then_some((name, rest))
-}
-
-/// A line of a message without the codes that Node.js puts behind the kind of an error.
-fn tidied(line: &str) -> String {
-    let line = line.replacen(" [ERR_ASSERTION]:", ":", 1);
-    let line = line.replacen(" [Error]:", ":", 1);
-    let quoted = line
-        .strip_prefix('\'')
-        .and_then(|line| line.strip_suffix('\''));
-    quoted.map(str::to_owned).unwrap_or(line)
 }

@@ -1,5 +1,5 @@
 //! The samples are what the real tools printed, with the machine's paths replaced: pytest 9.2, go 1.27, jest 30,
-//! vitest 4.1, node 20, tape 5.9, Perl 5.36, tsc 7.0, cargo-nextest 0.9 and cargo 1.95. Python's unittest, pytest, `cargo
+//! vitest 4.1, mocha 12.0, node 20, tape 5.9, Perl 5.36, tsc 7.0, cargo-nextest 0.9 and cargo 1.95. Python's unittest, pytest, `cargo
 //! test` and `node --test` are run here as well; `scripts/test` provides pytest.
 
 mod pytest_ids;
@@ -19,6 +19,8 @@ const SAMPLES: &[&str] = &[
     include_str!("samples/go_json.txt"),
     include_str!("samples/go_v.txt"),
     include_str!("samples/jest.txt"),
+    include_str!("samples/mocha_dot.txt"),
+    include_str!("samples/mocha_spec.txt"),
     include_str!("samples/nextest.txt"),
     include_str!("samples/node_spec.txt"),
     include_str!("samples/node_tap.txt"),
@@ -73,6 +75,8 @@ fn every_runner_is_counted() {
             (Go, 3, 3, 3, 1, 6),
             (Go, 2, 2, 0, 1, 2),
             (Jest, 1, 3, 1, 1, 4),
+            (Mocha, 2, 6, 1, 2, 7),
+            (Mocha, 2, 6, 1, 2, 7),
             (Nextest, 1, 6, 0, 1, 6),
             (Node, 5, 9, 1, 2, 10),
             (Node, 5, 9, 1, 2, 10),
@@ -87,6 +91,46 @@ fn every_runner_is_counted() {
             (Vitest, 1, 3, 1, 1, 4),
         ]
     );
+}
+
+#[test]
+fn mocha_failures_have_the_titles_of_their_suites() {
+    for sample in ["spec", "dot"] {
+        let text = match sample {
+            "spec" => include_str!("samples/mocha_spec.txt"),
+            _ => include_str!("samples/mocha_dot.txt"),
+        };
+        assert_has(
+            text,
+            &[
+                "FAIL stands alone (test/price.test.js:41)",
+                "    of a message",
+                "FAIL price > total() > adds nothing (test/price.test.js:11)",
+                "    AssertionError: the empty sum",
+                "    0 !== 1",
+                "FAIL price > total() > is raised in the code (price.js:1)",
+                "    TypeError: Cannot read properties of null (reading 'reduce')",
+                "FAIL price > total() > takes too long",
+                "ERROR with a hook > \"before all\" hook: opens a file for \"never runs\" (test/price.test.js:35)",
+                "    -two",
+                "    +three",
+            ],
+        );
+        // What a test prints is no failure, and values are compared once.
+        let body = body(text);
+        assert!(!body.contains("what a test prints"), "{body}");
+        assert!(!body.contains("\"a\": 1"), "{body}");
+        assert!(body.contains("+     2\n"), "{body}");
+    }
+}
+
+#[test]
+fn several_runs_of_mocha_add_up_and_need_no_failure() {
+    let text = "\n  unit\n    ✔ adds\n\n\n  1 passing (5ms)\n\n  all\n    - later\n\n\n  20 passing (2s)\n  1 pending\n\n";
+    assert_eq!(counts_of(text), (Framework::Mocha, 21, 0, 0, 1, 0));
+    let cut = "  3 passing (1m)\n  2 failing\n\n  1) a\n       b:\n     Error: x\n";
+    assert_eq!(counts_of(cut), (Framework::Mocha, 3, 2, 0, 0, 1));
+    assert!(parse("  twenty passing (2s)\n  20 passing\n").is_none());
 }
 
 #[test]
