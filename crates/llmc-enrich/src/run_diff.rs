@@ -2,12 +2,13 @@
 //!
 //! Of test runs the tests that newly fail, newly pass, fail in both or cannot be run; of compilers and linters the diagnostics
 //! that are new and those that are gone; of anything else a diff of the output. Times and line numbers, which differ from run
-//! to run, are no difference where the output is understood.
+//! to run, are no difference where the output is understood. In other output, times are left out if something else differs.
 
 mod diagnostics;
 mod test_runs;
 #[cfg(test)]
 mod tests;
+mod times;
 
 use crate::budget::{LineBlock, clip, cost, names, plural, share, thousands, within, write_block};
 use crate::output::{condenser_name, is_test_run, test_run};
@@ -49,8 +50,16 @@ pub struct RunDiff {
 pub enum RunDifference {
     Tests(TestRunDiff),
     Diagnostics(DiagnosticDiff),
+    Output(OutputDiff),
+}
+
+/// The difference of an output that is not understood.
+#[derive(Debug, Clone, Default)]
+pub struct OutputDiff {
     /// A unified diff; empty if both printed the same.
-    Output(String),
+    pub text: String,
+    /// Whether times are left out of it.
+    pub is_without_times: bool,
 }
 
 impl RunDiff {
@@ -62,7 +71,7 @@ impl RunDiff {
             RunDifference::Diagnostics(found) => {
                 (true, !found.new.is_empty() || found.unchanged > 0)
             }
-            RunDifference::Output(diff) => (true, !diff.is_empty()),
+            RunDifference::Output(diff) => (true, !diff.text.is_empty()),
         };
         let sides = [
             ("at the base", base, is_base_told),
@@ -109,11 +118,19 @@ impl RunDiff {
         let mut found = match &self.found {
             RunDifference::Tests(tests) => render_tests(tests, tokens),
             RunDifference::Diagnostics(found) => render_diagnostics(found, tokens),
-            RunDifference::Output(text) if text.is_empty() => Condensed {
+            RunDifference::Output(diff) if diff.text.is_empty() => Condensed {
                 body: self.same_output.to_owned(),
                 ..Condensed::default()
             },
-            RunDifference::Output(text) => diff::condense(text, tokens),
+            RunDifference::Output(diff) => {
+                let note = match diff.is_without_times {
+                    true => times::NOTE,
+                    false => "",
+                };
+                let mut found = diff::condense(&diff.text, tokens.saturating_sub(cost(note)));
+                found.body.insert_str(0, note);
+                found
+            }
         };
         for (title, tail) in &self.tails {
             found.body.push_str(title);
@@ -145,8 +162,19 @@ fn difference(argv: &[String], base: FinishedRun<'_>, now: FinishedRun<'_>) -> R
     {
         return RunDifference::Diagnostics(DiagnosticDiff::of(before, after));
     }
-    let (before, after) = (settled(base.text), settled(now.text));
-    RunDifference::Output(diff::unified("base", &before, "now", &after, CONTEXT))
+    RunDifference::Output(output_diff(&settled(base.text), &settled(now.text)))
+}
+
+fn output_diff(before: &str, after: &str) -> OutputDiff {
+    let unified = |before: &str, after: &str| diff::unified("base", before, "now", after, CONTEXT);
+    let whole = unified(before, after);
+    let timeless = unified(&times::left_out(before), &times::left_out(after));
+    // Where only times differ, they are what the caller wants to see.
+    let is_without_times = !timeless.is_empty() && timeless.len() < whole.len();
+    OutputDiff {
+        text: if is_without_times { timeless } else { whole },
+        is_without_times,
+    }
 }
 
 /// The last lines of an output.

@@ -337,7 +337,22 @@ fn other_output_is_a_diff() {
     else {
         panic!("text");
     };
-    assert!(diff.contains("+src/a.rs:12: fn main()"));
+    assert!(diff.text.contains("+src/a.rs:12: fn main()"));
+}
+
+#[test]
+fn times_are_no_difference_unless_nothing_else_differs() {
+    let before = "adds (12ms)\nsends (3ms)\ndone in 1.20s\n";
+    let after = "adds (9ms)\nsends (4ms)\nreads (1ms)\ndone in 1.31s\n";
+    assert_eq!(
+        text("./check", (before, 0), (after, 0)),
+        "(times, shown as <time>, are not compared)\n--- base\n+++ now\n@@ -1,3 +1,4 @@\n adds (<time>)\n sends (<time>)\n+reads (<time>)\n done in <time>\n"
+    );
+    let said = text("./measure", ("took 12 ms\n", 0), ("took 9 ms\n", 0));
+    assert!(
+        said.contains("-took 12 ms\n+took 9 ms\n") && !said.contains("<time>"),
+        "{said}"
+    );
 }
 
 #[test]

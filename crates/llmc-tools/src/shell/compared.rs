@@ -223,7 +223,7 @@ impl RunComparison {
                 document.new = lines(&found.new);
                 document.gone = lines(&found.gone);
             }
-            RunDifference::Output(diff) => document.diff = diff,
+            RunDifference::Output(diff) => document.diff = &diff.text,
         }
         document
     }
