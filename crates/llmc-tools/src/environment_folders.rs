@@ -128,8 +128,12 @@ impl EnvironmentFolders {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        (!names.is_empty())
-            .then(|| format!("as now at the base, not in git: {}{more}", names.join(", ")))
+        (!names.is_empty()).then(|| {
+            format!(
+                "not in git, so the base has them as they are now: {}{more}",
+                names.join(", ")
+            )
+        })
     }
 }
 

@@ -319,7 +319,10 @@ fn limits(app: &App, timeout: Option<f64>) -> Result<(ScriptLimits, Option<Strin
         }
         Some(seconds) if seconds > most.as_secs_f64() => (
             most,
-            Some(format!("timeout lowered to {} s", config.timeout)),
+            Some(format!(
+                "timeout lowered to {} s, in which calls do not count",
+                config.timeout
+            )),
         ),
         Some(seconds) => (Duration::from_secs_f64(seconds), None),
     };

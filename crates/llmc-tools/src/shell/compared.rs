@@ -104,12 +104,14 @@ pub(crate) fn compare_runs(
     let base = request.base.as_deref().unwrap_or("HEAD");
     let view = BaseView::of(cx, &repository, base, cancel)?;
     let mut notes = view.notes.clone();
+    let at_base = format!("at {}", view.name);
     let command = ViewedCommand {
         words: &words,
         cwd: &cwd,
         env: ENVIRONMENT,
         deadline: Instant::now() + wait.duration,
         wait: wait.duration,
+        run_name: Some(&at_base),
     };
     let mut further = Vec::new();
     let fill = |layer: &llmc_exec::BaseLayer<'_>| {
@@ -144,6 +146,10 @@ pub(crate) fn compare_runs(
     };
     notes.extend(further);
     cx.tell("running on the workspace as it is".to_owned());
+    let command = ViewedCommand {
+        run_name: Some("on the workspace as it is"),
+        ..command
+    };
     let ran = run_on_view(cx, &command, |_| Ok(()), cancel)?;
     notes.extend(ran.notes.iter().map(|note| format!("now: {note}")));
     notes.extend(wait.note);

@@ -54,6 +54,7 @@ pub(crate) fn preview(cx: &Cx, request: PreviewRequest, cancel: &CancelToken) ->
         env: &[],
         deadline: Instant::now() + wait.duration,
         wait: wait.duration,
+        run_name: None,
     };
     let ran = run_on_view(cx, &command, |_| Ok(()), cancel)?;
     let changes = ran.layered.changes().map_err(|error| {

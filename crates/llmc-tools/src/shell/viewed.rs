@@ -13,6 +13,9 @@ use super::spool::Spool;
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
 
+/// Characters of the last line that a command printed before its time was over.
+const MAX_LAST_LINE_CHARS: usize = 200;
+
 /// A command that has ended, and what it wrote.
 pub(crate) struct ViewedRun {
     pub(crate) status: ExitStatus,
@@ -32,6 +35,8 @@ pub(crate) struct ViewedCommand<'a> {
     pub(crate) deadline: Instant,
     /// How long that is from its start, for the message.
     pub(crate) wait: Duration,
+    /// Which run it is, where there are several: `at HEAD`.
+    pub(crate) run_name: Option<&'a str>,
 }
 
 /// Why a command did not run on a view.
@@ -109,7 +114,7 @@ pub(crate) fn run_on_view(
         cancel.check().map_err(Error::from)?;
     }
     if report.timed_out {
-        return Err(timed_out(command, &spool).into());
+        return Err(timed_out(cx, command, &spool).into());
     }
     let mut notes = report.notes.clone();
     if report.output_capped {
@@ -133,7 +138,7 @@ pub(crate) fn run_on_view(
     })
 }
 
-fn timed_out(command: &ViewedCommand<'_>, spool: &Spool) -> Error {
+fn timed_out(cx: &Cx, command: &ViewedCommand<'_>, spool: &Spool) -> Error {
     let [stdout, stderr] = spool.ends(TIMEOUT_TAIL_BYTES);
     let name = program_name(&command.words.printed_by);
     let name = if name.is_empty() {
@@ -141,10 +146,26 @@ fn timed_out(command: &ViewedCommand<'_>, spool: &Spool) -> Error {
     } else {
         &name
     };
+    let run = command.run_name.map(|run| format!("the run {run} was "));
+    let run = run.unwrap_or_default();
     let seconds = command.wait.as_secs_f64();
-    let message = format!("{name}: ended after {seconds} s; nothing was changed");
+    let mut message = format!("{name}: {run}ended after {seconds} s and changed nothing");
+    let last = [&stdout, &stderr]
+        .into_iter()
+        .find_map(|text| text.lines().rfind(|line| !line.trim().is_empty()));
+    match last {
+        Some(line) => {
+            let line: String = line.trim().chars().take(MAX_LAST_LINE_CHARS).collect();
+            message.push_str(&format!("; it had last printed: {line}"));
+        }
+        None => message.push_str("; it had printed nothing"),
+    }
+    let most = cx.app().config().mcp.exec.max_wait().as_secs();
+    let runs = command.run_name.map_or("", |_| ", which is for both runs");
     Error::new(ErrorKind::TimedOut, message)
-        .hint("give a longer timeout, or a command that does less")
+        .hint(format!(
+            "give a longer timeout{runs} (at most {most} s), or a command without what hangs"
+        ))
         .with("stdout", stdout)
         .with("stderr", stderr)
 }

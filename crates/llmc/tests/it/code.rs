@@ -219,7 +219,10 @@ fn bad_input(backend: &str) {
     client.send(b"{\"jsonrpc\":\"2.0\",\"id\":77,\"method\":\"tools/call\",\"params\":{\"name\":\"execute_code\",\"arguments\":{\"code\":\"\xff\xfe\"}}}");
     assert_eq!(run(&mut client, "1 + 1"), "2");
     let lowered = client.text("execute_code", json!({"code": "1", "timeout": 9999}));
-    assert_eq!(lowered, "1\n# LLMC: timeout lowered to 120 s");
+    assert_eq!(
+        lowered,
+        "1\n# LLMC: timeout lowered to 120 s, in which calls do not count"
+    );
 }
 
 #[test]

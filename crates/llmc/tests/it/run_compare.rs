@@ -220,7 +220,7 @@ fn environments_and_build_folders_are_as_they_are_now_though_git_does_not_ignore
     );
     assert!(
         whole
-            .contains("as now at the base, not in git: .venv, out, pkg.egg-info, web/node_modules"),
+            .contains("not in git, so the base has them as they are now: .venv, out, pkg.egg-info, web/node_modules"),
         "{whole}"
     );
     assert_eq!(snapshot(&workspace), before);
@@ -372,9 +372,17 @@ fn a_base_that_is_none_runs_nothing() {
         "NOT_FOUND",
     );
     assert!(text.contains("new is not there at HEAD ("), "{text}");
-    let args = json!({"command": "rm -rf a.txt new; sleep 3600", "timeout": 1});
+    let args =
+        json!({"command": "rm -rf a.txt new; echo one; echo hangs here; sleep 3600", "timeout": 1});
     let text = refused(&mut client, args, "TIMEOUT");
-    assert!(text.contains("nothing was changed"), "{text}");
+    assert!(
+        text.contains("the run at HEAD (")
+            && text.contains(
+                ") was ended after 1 s and changed nothing; it had last printed: hangs here"
+            ),
+        "{text}"
+    );
+    assert!(text.contains("at most 600 s"), "{text}");
     assert_eq!(snapshot(&workspace), before);
 }
 
