@@ -473,6 +473,7 @@ fn account(run: &TestRun, condensed: &Condensed) -> (u64, u64) {
     let mut shown = first_lines.count() as u64;
     for line in condensed.body.lines() {
         if let Some(list) = line.strip_prefix("    same error: ") {
+            let list = list.split_once(" …[+").map_or(list, |(list, _)| list);
             let (named, more) = match list.split_once(" and ") {
                 Some((named, more)) => (named.split(", ").count() as u64, more),
                 None if list.ends_with(" more") => (0, list),
