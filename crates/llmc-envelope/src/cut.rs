@@ -45,6 +45,10 @@ pub struct Cut<'a> {
     pub clipped: u64,
     /// Where the first line that is not shown starts in the original.
     pub next: usize,
+    /// How many lines are left out from there on, up to the next line that is shown.
+    pub first_gap: u64,
+    /// Whether lines are left out in more than one place.
+    pub has_several_gaps: bool,
 }
 
 impl Cut<'_> {
@@ -79,7 +83,43 @@ pub fn cut_ends(text: &str, limits: CutLimits) -> Cut<'_> {
     if whole.is_whole() {
         return whole;
     }
-    let room = limits.tokens.saturating_sub(MARK_TOKENS);
+    let Some(ends) = both_ends(text, limits, MARK_TOKENS) else {
+        return whole;
+    };
+    let mark = match ends.head.left.lines {
+        0 => String::new(),
+        lines => format!("… {} left out …\n", counted_lines(lines)),
+    };
+    let shown = format!("{}{mark}{}", ends.head.text, ends.tail);
+    if !fits(&shown, limits.tokens) {
+        return whole;
+    }
+    Cut {
+        text: Cow::Owned(shown),
+        kept: ends.kept(),
+        ..ends.head
+    }
+}
+
+/// The start and the end of a text that is too long.
+struct TextEnds<'a> {
+    head: Cut<'a>,
+    tail: &'a str,
+}
+
+impl TextEnds<'_> {
+    fn kept(&self) -> Extent {
+        let tail = extent(self.tail);
+        Extent {
+            lines: self.head.kept.lines + tail.lines,
+            bytes: self.head.kept.bytes + tail.bytes,
+        }
+    }
+}
+
+/// `None` where there is no room for both.
+fn both_ends(text: &str, limits: CutLimits, mark_tokens: usize) -> Option<TextEnds<'_>> {
+    let room = limits.tokens.saturating_sub(mark_tokens);
     let tail_start = last_lines(text, room / 3, limits.line_bytes);
     let tail = &text[tail_start..];
     let head_limits = CutLimits {
@@ -87,27 +127,114 @@ pub fn cut_ends(text: &str, limits: CutLimits) -> Cut<'_> {
         ..limits
     };
     let head = cut(&text[..tail_start], head_limits);
-    if tail.is_empty() || head.text.is_empty() {
-        return whole;
+    (!tail.is_empty() && !head.text.is_empty()).then_some(TextEnds { head, tail })
+}
+
+fn counted_lines(lines: u64) -> String {
+    match lines {
+        1 => "1 line".to_owned(),
+        lines => format!("{lines} lines"),
     }
-    let mark = match head.left.lines {
-        0 => String::new(),
-        1 => "… 1 line left out …\n".to_owned(),
-        lines => format!("… {lines} lines left out …\n"),
+}
+
+/// Keeps something of each part of a text; `starts` are where the second and the further parts start. Short parts stay whole,
+/// and long ones get equal shares, of which both ends are kept. With too little for each part, both ends of the whole text are
+/// kept instead, as by [`cut_ends`].
+///
+/// Where lines are left out in several places, each says how many lines of the text are before it.
+pub fn cut_parts<'a>(text: &'a str, starts: &[usize], limits: CutLimits) -> Cut<'a> {
+    /// Fewer tokens than this show little of a part.
+    const MIN_SHARE: usize = 100;
+    /// Tokens of a line that stands for others.
+    const MARK_TOKENS: usize = 24;
+    if starts.is_empty() || fits(text, limits.tokens) {
+        return cut_ends(text, limits);
+    }
+    let mut parts = Vec::new();
+    let mut rest = text;
+    for start in starts.iter().rev() {
+        let Some((before, part)) = rest.split_at_checked(*start) else {
+            return cut_ends(text, limits);
+        };
+        parts.push((part, count(part)));
+        rest = before;
+    }
+    parts.push((rest, count(rest)));
+    parts.reverse();
+    let share = largest_share(parts.iter().map(|(_, tokens)| *tokens), limits.tokens);
+    if share < MIN_SHARE {
+        return cut_ends(text, limits);
+    }
+    let has_several_gaps = parts.iter().filter(|(_, tokens)| *tokens > share).count() > 1;
+    let mut sum = Cut {
+        text: Cow::Owned(String::with_capacity(limits.tokens * 4)),
+        kept: Extent::default(),
+        left: Extent::default(),
+        clipped: 0,
+        next: text.len(),
+        first_gap: 0,
+        has_several_gaps,
     };
-    let tail_extent = extent(tail);
-    let shown = format!("{}{mark}{tail}", head.text);
-    if !fits(&shown, limits.tokens) {
-        return whole;
+    let (mut at, mut lines) = (0, 0);
+    for (part, tokens) in parts {
+        let part_limits = CutLimits {
+            tokens: share,
+            ..limits
+        };
+        let ends = (tokens > share).then(|| both_ends(part, part_limits, MARK_TOKENS));
+        let shown = sum.text.to_mut();
+        let part_extent = extent(part);
+        let kept = match ends {
+            None => {
+                shown.push_str(part);
+                part_extent
+            }
+            // A line of it is too long.
+            Some(None) => return cut_ends(text, limits),
+            Some(Some(ends)) if ends.head.left.lines == 0 => return cut_ends(text, limits),
+            Some(Some(ends)) => {
+                let left = ends.head.left.lines;
+                let offset = lines + ends.head.kept.lines;
+                let mark = counted_lines(left);
+                shown.push_str(&ends.head.text);
+                shown.push_str(&match has_several_gaps {
+                    true => format!("… {mark} left out (offset_lines={offset}) …\n"),
+                    false => format!("… {mark} left out …\n"),
+                });
+                shown.push_str(ends.tail);
+                if sum.next == text.len() {
+                    (sum.next, sum.first_gap) = (at + ends.head.next, left);
+                }
+                sum.clipped += ends.head.clipped;
+                sum.left.lines += left;
+                sum.left.bytes += ends.head.left.bytes;
+                ends.kept()
+            }
+        };
+        sum.kept.lines += kept.lines;
+        sum.kept.bytes += kept.bytes;
+        at += part.len();
+        lines += part_extent.lines;
     }
-    Cut {
-        text: Cow::Owned(shown),
-        kept: Extent {
-            lines: head.kept.lines + tail_extent.lines,
-            bytes: head.kept.bytes + tail_extent.bytes,
-        },
-        ..head
+    match fits(&sum.text, limits.tokens) {
+        true => sum,
+        false => cut_ends(text, limits),
     }
+}
+
+/// The tokens that each part may take at most, so that all of them together take no more than `tokens`.
+fn largest_share(sizes: impl Iterator<Item = usize>, tokens: usize) -> usize {
+    let mut sizes: Vec<usize> = sizes.collect();
+    sizes.sort_unstable();
+    let mut left = tokens;
+    for (done, size) in sizes.iter().enumerate() {
+        let share = left / (sizes.len() - done);
+        if *size > share {
+            return share;
+        }
+        left -= size;
+    }
+    tokens
 }
 
 /// Where the last lines start that fit the budget; none of them is longer than `line_bytes`.
@@ -131,12 +258,15 @@ pub fn last_lines(text: &str, tokens: usize, line_bytes: usize) -> usize {
 
 /// A cut that shows the lines up to `end` as they are.
 fn plain(text: &str, end: usize) -> Cut<'_> {
+    let left = extent(&text[end..]);
     Cut {
         text: Cow::Borrowed(&text[..end]),
         kept: extent(&text[..end]),
-        left: extent(&text[end..]),
+        left,
         clipped: 0,
         next: end,
+        first_gap: left.lines,
+        has_several_gaps: false,
     }
 }
 
@@ -199,6 +329,8 @@ fn sum<'a>(text: &'a str, shown: String, lines: &[Shown]) -> Cut<'a> {
         },
         clipped: lines.iter().filter(|line| line.lost > 0).count() as u64,
         next,
+        first_gap: rest.lines,
+        has_several_gaps: false,
     }
 }
 
@@ -315,6 +447,78 @@ mod tests {
         assert_eq!(cut.next as u64, cut.kept.bytes);
     }
 
+    /// Lines that are all different, in parts of these lengths, and where the parts start.
+    fn parts(lengths: &[usize]) -> (String, Vec<usize>) {
+        let (mut text, mut starts) = (String::new(), Vec::new());
+        for (part, length) in lengths.iter().enumerate() {
+            for line in 0..*length {
+                text.push_str(&format!("part {part}, line {line}\n"));
+            }
+            starts.push(text.len());
+        }
+        starts.pop();
+        (text, starts)
+    }
+
+    #[test]
+    fn each_part_keeps_its_share() {
+        let (text, starts) = parts(&[200, 5, 300]);
+        let cut = cut_parts(&text, &starts, limits(600, usize::MAX));
+        let shown: Vec<&str> = cut.text.lines().collect();
+        for line in [
+            "part 0, line 0",
+            "part 0, line 199",
+            "part 1, line 0",
+            "part 1, line 4",
+            "part 2, line 0",
+            "part 2, line 299",
+        ] {
+            assert!(shown.contains(&line), "{line}: {shown:#?}");
+        }
+        assert!((500..=600).contains(&count(&cut.text)), "{}", cut.text);
+        assert_eq!(cut.kept.lines + cut.left.lines, 505);
+        // Each mark says where its lines are.
+        let all: Vec<&str> = text.lines().collect();
+        let marks: Vec<usize> = (0..shown.len())
+            .filter(|at| shown[*at].contains("left out"))
+            .collect();
+        assert_eq!(marks.len(), 2, "{shown:#?}");
+        for at in marks {
+            let words: Vec<&str> = shown[at].split([' ', '=', ')']).collect();
+            let (count, offset): (usize, usize) =
+                (words[1].parse().unwrap(), words[6].parse().unwrap());
+            assert_eq!(all[offset - 1], shown[at - 1]);
+            assert_eq!(all[offset + count], shown[at + 1]);
+        }
+        assert!(cut.has_several_gaps);
+        assert!(
+            text[cut.next..].starts_with(
+                all[cut
+                    .text
+                    .lines()
+                    .position(|line| line.contains("left out"))
+                    .unwrap()]
+            )
+        );
+    }
+
+    #[test]
+    fn one_long_part_has_one_gap_and_many_parts_have_one_too() {
+        let (text, starts) = parts(&[5, 300, 5]);
+        let cut = cut_parts(&text, &starts, limits(500, usize::MAX));
+        assert!(!cut.has_several_gaps);
+        assert_eq!(cut.first_gap, cut.left.lines);
+        assert!(cut.text.contains(" lines left out …\n"));
+        assert!(cut.text.ends_with("part 2, line 4\n"));
+        let (text, starts) = parts(&[30; 14]);
+        let tight = limits(500, usize::MAX);
+        assert_eq!(cut_parts(&text, &starts, tight), cut_ends(&text, tight));
+        assert_eq!(
+            cut_parts(&text, &[9_999_999], tight),
+            cut_ends(&text, tight)
+        );
+    }
+
     #[test]
     fn long_lines_are_clipped_with_their_length() {
         let text = format!("{}a\r\nshort\n", "é".repeat(20));
@@ -366,6 +570,20 @@ mod tests {
         let two = cut_ends(&text, limits(50, usize::MAX));
         assert!(two.text.starts_with("ab,ab,") && two.text.ends_with(",ab,\ndone\n"));
         assert_eq!((two.kept.lines, two.left.lines), (2, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn parts_stay_within_the_budget_and_are_all_counted(
+            lengths in prop::collection::vec(1_usize..120, 1..8),
+            tokens in 0_usize..900,
+        ) {
+            let (text, starts) = parts(&lengths);
+            let cut = cut_parts(&text, &starts, limits(tokens, usize::MAX));
+            prop_assert!(fits(&cut.text, tokens));
+            prop_assert_eq!(cut.kept.lines + cut.left.lines, lengths.iter().sum::<usize>() as u64);
+            prop_assert_eq!(cut.kept.bytes + cut.left.bytes, text.len() as u64);
+        }
     }
 
     proptest! {

@@ -12,6 +12,9 @@ pub struct ScriptOutcome {
     pub ending: ScriptEnd,
     /// Printed text, also of a block that failed.
     pub output: String,
+    /// Where the parts of the output start that were printed one after the other, the first without its 0; short ones belong
+    /// to what follows them. Empty where that is not known, and for many parts.
+    pub output_parts: Vec<usize>,
     pub calls: u64,
     pub elapsed: Duration,
     /// Computing time, as far as the worker reports it.

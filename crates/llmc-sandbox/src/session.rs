@@ -235,6 +235,7 @@ impl<H: ScriptHost> BlockRun<'_, H> {
         let outcome = ScriptOutcome {
             ending,
             output: self.output,
+            output_parts: Vec::new(),
             calls: self.calls,
             elapsed: self.started.elapsed(),
             cpu: self.cpu,
@@ -518,6 +519,7 @@ fn no_worker(started: Instant, error: &Error) -> ScriptOutcome {
             error.to_string(),
         )),
         output: String::new(),
+        output_parts: Vec::new(),
         calls: 0,
         elapsed: started.elapsed(),
         cpu: Duration::ZERO,

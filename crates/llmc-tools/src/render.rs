@@ -279,6 +279,8 @@ pub(crate) enum RestExtent {
     Everything,
     /// All there was, of which these lines in the middle are not shown.
     Between(LineGap),
+    /// All there was, of which lines in several places are not shown, these first.
+    SeveralGaps(LineGap),
     /// The whole file of which lines are shown.
     WholeFile,
     /// The first of more than were kept in memory.
@@ -296,10 +298,14 @@ impl RestExtent {
             return RestExtent::Everything;
         }
         let skip = memchr::memchr_iter(b'\n', &text.as_bytes()[..cut.next]).count();
-        RestExtent::Between(LineGap {
+        let gap = LineGap {
             skip: skip as u64,
-            count: cut.left.lines,
-        })
+            count: cut.first_gap,
+        };
+        match cut.has_several_gaps {
+            true => RestExtent::SeveralGaps(gap),
+            false => RestExtent::Between(gap),
+        }
     }
 }
 

@@ -136,7 +136,13 @@ pub(crate) async fn run(cx: &Cx, script: Script) -> Result<ScriptOutput> {
     match outcome.ending {
         // Only recursive analysis stops scripts from outside.
         ScriptEnd::Stopped => Err(Error::new(ErrorKind::Internal, "the script was stopped")),
-        ScriptEnd::Value(last) => Ok(ScriptOutput::new(outcome.output, last, notes)),
+        ScriptEnd::Value(last) => {
+            let printed = answer::PrintedText {
+                text: outcome.output,
+                parts: outcome.output_parts,
+            };
+            Ok(ScriptOutput::new(printed, last, notes))
+        }
         ScriptEnd::Failed(trouble) => {
             let effects = tools.effects();
             Err(answer::failure(

@@ -50,6 +50,8 @@ pub(super) struct ScriptRun<'a, H> {
     host: &'a H,
     cancel: &'a CancellationToken,
     output: Vec<u8>,
+    /// See [`ScriptOutcome::output_parts`].
+    parts: Vec<usize>,
     calls: u64,
     cpu: Duration,
     memory_bytes: u64,
@@ -80,6 +82,7 @@ impl<'a, H: ScriptHost> ScriptRun<'a, H> {
             host,
             cancel,
             output: Vec::new(),
+            parts: Vec::new(),
             calls: 0,
             cpu: Duration::ZERO,
             memory_bytes: 0,
@@ -103,6 +106,7 @@ impl<'a, H: ScriptHost> ScriptRun<'a, H> {
             outcome: ScriptOutcome {
                 ending,
                 output: String::from_utf8_lossy(&self.output).into_owned(),
+                output_parts: self.output_parts(),
                 calls: self.calls,
                 elapsed: started.elapsed(),
                 cpu: self.cpu,
@@ -239,9 +243,30 @@ impl<'a, H: ScriptHost> ScriptRun<'a, H> {
     fn print(&mut self, bytes: &[u8]) -> Option<ScriptEnd> {
         let max = usize::try_from(self.limits.output_bytes).unwrap_or(usize::MAX);
         let kept = bytes.len().min(max - self.output.len().min(max));
+        self.note_part();
         self.output.extend_from_slice(&bytes[..kept]);
         self.host.printed(&String::from_utf8_lossy(&bytes[..kept]));
         (kept < bytes.len()).then(|| self.limit_reached(ScriptLimit::Output))
+    }
+
+    /// A frame is what one `print` wrote, or a piece of it: another part starts with it, if it starts a line.
+    fn note_part(&mut self) {
+        let at = self.output.len();
+        let last = self.parts.last().copied().unwrap_or(0);
+        if self.output.ends_with(b"\n")
+            && at - last >= MIN_PART_BYTES
+            && self.parts.len() < MAX_PARTS
+        {
+            self.parts.push(at);
+        }
+    }
+
+    fn output_parts(&mut self) -> Vec<usize> {
+        let parts = std::mem::take(&mut self.parts);
+        match parts.len() < MAX_PARTS && std::str::from_utf8(&self.output).is_ok() {
+            true => parts,
+            false => Vec::new(),
+        }
     }
 
     fn end_of_script(&mut self, end: EndFrame) -> ScriptEnd {
@@ -316,6 +341,11 @@ impl<'a, H: ScriptHost> ScriptRun<'a, H> {
         ScriptEnd::Failed(error)
     }
 }
+
+/// Bytes of a part of the output, at least.
+const MIN_PART_BYTES: usize = 400;
+/// With as many parts, none is worth a share of its own.
+const MAX_PARTS: usize = 16;
 
 /// The hint for a script that looks for a command's temporary file.
 const TMP_HINT: &str =

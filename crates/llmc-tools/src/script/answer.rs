@@ -1,10 +1,11 @@
 //! What a script leaves for its reader: what it printed and ended with, or why it failed.
 //!
-//! Both are data. The seal cuts what was printed to the caller's budget, head and tail, and stores the whole.
+//! Both are data. The seal cuts what was printed to the caller's budget and stores the whole: of what was printed one after
+//! the other each part gets its share, and of a part the head and the tail are shown.
 
 use std::borrow::Cow;
 
-use llmc_envelope::cut::{CutLimits, cut_ends};
+use llmc_envelope::cut::{CutLimits, cut_ends, cut_parts};
 use llmc_envelope::receipt::Receipt;
 use llmc_sandbox::{ScriptError, ScriptErrorKind, ScriptLimit, ScriptValue};
 use schemars::JsonSchema;
@@ -25,20 +26,30 @@ pub(crate) struct ScriptOutput {
     output: String,
     /// The value of the last expression; its `repr` where it has no JSON form.
     value: Value,
+    /// Where its parts start.
+    #[serde(skip)]
+    parts: Vec<usize>,
     #[serde(skip)]
     repr: String,
     #[serde(skip)]
     notes: Vec<String>,
 }
 
+/// What a script printed, and where the parts of it start that it printed one after the other.
+pub(super) struct PrintedText {
+    pub(super) text: String,
+    pub(super) parts: Vec<usize>,
+}
+
 impl ScriptOutput {
-    pub(super) fn new(output: String, last: ScriptValue, notes: Vec<String>) -> ScriptOutput {
+    pub(super) fn new(printed: PrintedText, last: ScriptValue, notes: Vec<String>) -> ScriptOutput {
         let value = match last.json {
             Value::Null if !last.repr.is_empty() => last.repr.clone().into(),
             json => json,
         };
         ScriptOutput {
-            output,
+            output: printed.text,
+            parts: printed.parts,
             value,
             repr: last.repr,
             notes,
@@ -111,7 +122,7 @@ impl Render for ScriptOutput {
         }
         let text = self.text();
         let cut = room.for_printed_text().fit(text.len(), |tokens| {
-            let cut = cut_ends(text, CutLimits::tokens(tokens));
+            let cut = cut_parts(text, &self.parts, CutLimits::tokens(tokens));
             if cut.is_whole() {
                 Fitted::Whole(cut)
             } else {

@@ -27,7 +27,17 @@ pub(super) fn rest_note(cx: &Cx, stored: &StoredRest) -> Option<String> {
 
 pub(super) fn rest_note_of(cx: &Cx, id: HandleId, extent: RestExtent) -> Option<String> {
     let what = match extent {
-        RestExtent::Between(lines) => return Some(between_note(cx, id, lines)),
+        RestExtent::Between(lines) => {
+            return Some(between_note(cx, id, lines, "returns these lines"));
+        }
+        RestExtent::SeveralGaps(first) => {
+            return Some(between_note(
+                cx,
+                id,
+                first,
+                "returns the first of these lines",
+            ));
+        }
         RestExtent::Everything => "returns the rest".to_owned(),
         RestExtent::WholeFile => "returns the whole file".to_owned(),
         RestExtent::First(count) => format!("returns the first {count}"),
@@ -37,12 +47,13 @@ pub(super) fn rest_note_of(cx: &Cx, id: HandleId, extent: RestExtent) -> Option<
     Some(format!("{} {what}", rest_call(cx, id)))
 }
 
-/// The call that returns just the lines that are left out, where a reader can ask for lines of a stored result.
-fn between_note(cx: &Cx, id: HandleId, lines: LineGap) -> String {
+/// The call that returns just the lines that are left out, where a reader can ask for lines of a stored result, and what it
+/// does.
+fn between_note(cx: &Cx, id: HandleId, lines: LineGap, does: &str) -> String {
     let LineGap { skip, count } = lines;
     let is_few = count <= MAX_LINES_ASKED_AT_ONCE;
     let what = match is_few {
-        true => "returns these lines",
+        true => does,
         false => "goes on there",
     };
     let slice = |separator: &str| match is_few {

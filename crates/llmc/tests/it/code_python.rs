@@ -436,3 +436,58 @@ fn interpreters_are_started_when_a_client_lists_the_tool_and_not_before() {
     assert!(!other.call_tool("init", json!({})).0);
     wait(&mut other, &|count| count == 0);
 }
+
+/// A script that looks at several things at once: a long one does not push the others out.
+#[test]
+fn each_print_keeps_its_share_of_a_cut_answer() {
+    let workspace = workspace("//- a.txt\none\n");
+    let Some(mut client) = server(&workspace, &[]) else {
+        return;
+    };
+    let code = "\
+for name, count in [('first', 900), ('second', 5), ('third', 900)]:
+    print('==', name)
+    print('\\n'.join(f'{name} line {n}' for n in range(count)))";
+    let text = run(&mut client, code);
+    for line in [
+        "== first",
+        "first line 0",
+        "first line 899",
+        "second line 0",
+        "second line 4",
+        "== third",
+        "third line 0",
+        "third line 899",
+    ] {
+        assert!(text.lines().any(|shown| shown == line), "{line}: {text}");
+    }
+    let marks: Vec<&str> = text
+        .lines()
+        .filter(|line| line.contains(" left out (offset_lines="))
+        .collect();
+    assert_eq!(marks.len(), 2, "{text}");
+    // The last line names the call for the first gap, and each mark where its lines begin.
+    let call = text.lines().last().unwrap();
+    let handle = call
+        .split_once("read_file path=")
+        .and_then(|(_, rest)| rest.split_once(' '))
+        .unwrap_or_else(|| panic!("{call}"))
+        .0;
+    let offset = |mark: &str| -> u64 {
+        let digits = mark.split_once("offset_lines=").unwrap().1;
+        digits[..digits.find([')', ' ']).unwrap()].parse().unwrap()
+    };
+    assert_eq!(offset(call), offset(marks[0]), "{call}");
+    let read = client.text(
+        "read_file",
+        json!({"path": handle, "offset_lines": offset(marks[1]), "max_lines": 1}),
+    );
+    let before = text
+        .lines()
+        .take_while(|line| *line != marks[1])
+        .last()
+        .unwrap();
+    let number = |line: &str| -> u64 { line.rsplit(' ').next().unwrap().parse().unwrap() };
+    let first = read.lines().next().unwrap();
+    assert_eq!(number(first), number(before) + 1, "{read}");
+}
