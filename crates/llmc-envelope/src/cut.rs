@@ -161,11 +161,12 @@ pub fn cut_parts<'a>(text: &'a str, starts: &[usize], limits: CutLimits) -> Cut<
     }
     parts.push((rest, count(rest)));
     parts.reverse();
-    let share = largest_share(parts.iter().map(|(_, tokens)| *tokens), limits.tokens);
+    let sizes = parts.iter().map(|(_, tokens)| *tokens);
+    let PartShares { whole, share } = PartShares::of(sizes, limits.tokens);
     if share < MIN_SHARE {
         return cut_ends(text, limits);
     }
-    let has_several_gaps = parts.iter().filter(|(_, tokens)| *tokens > share).count() > 1;
+    let has_several_gaps = parts.iter().filter(|(_, tokens)| *tokens > whole).count() > 1;
     let mut sum = Cut {
         text: Cow::Owned(String::with_capacity(limits.tokens * 4)),
         kept: Extent::default(),
@@ -181,7 +182,7 @@ pub fn cut_parts<'a>(text: &'a str, starts: &[usize], limits: CutLimits) -> Cut<
             tokens: share,
             ..limits
         };
-        let ends = (tokens > share).then(|| both_ends(part, part_limits, MARK_TOKENS));
+        let ends = (tokens > whole).then(|| both_ends(part, part_limits, MARK_TOKENS));
         let shown = sum.text.to_mut();
         let part_extent = extent(part);
         let kept = match ends {
@@ -222,19 +223,36 @@ pub fn cut_parts<'a>(text: &'a str, starts: &[usize], limits: CutLimits) -> Cut<
     }
 }
 
-/// The tokens that each part may take at most, so that all of them together take no more than `tokens`.
-fn largest_share(sizes: impl Iterator<Item = usize>, tokens: usize) -> usize {
-    let mut sizes: Vec<usize> = sizes.collect();
-    sizes.sort_unstable();
-    let mut left = tokens;
-    for (done, size) in sizes.iter().enumerate() {
-        let share = left / (sizes.len() - done);
-        if *size > share {
-            return share;
+/// How a budget is shared between parts.
+struct PartShares {
+    /// Parts of at most this many tokens stay whole.
+    whole: usize,
+    /// What each other part gets.
+    share: usize,
+}
+
+impl PartShares {
+    fn of(sizes: impl Iterator<Item = usize>, tokens: usize) -> PartShares {
+        let mut sizes: Vec<usize> = sizes.collect();
+        sizes.sort_unstable();
+        let largest = sizes.last().copied().unwrap_or(0);
+        let mut shares = PartShares {
+            whole: 0,
+            share: tokens,
+        };
+        let mut left = tokens;
+        for (done, size) in sizes.iter().enumerate() {
+            shares.share = left / (sizes.len() - done);
+            // Few lines are not worth a gap, if another part has many.
+            let is_near = *size <= shares.share / 4 * 5 && largest > 2 * shares.share;
+            if *size > shares.share && !is_near {
+                break;
+            }
+            left -= size;
+            shares.whole = *size;
         }
-        left -= size;
+        shares
     }
-    tokens
 }
 
 /// Where the last lines start that fit the budget; none of them is longer than `line_bytes`.
@@ -500,6 +518,15 @@ mod tests {
                     .unwrap()]
             )
         );
+    }
+
+    #[test]
+    fn a_part_that_is_little_too_long_stays_whole_at_the_cost_of_a_longer_one() {
+        let (text, starts) = parts(&[38, 400]);
+        let cut = cut_parts(&text, &starts, limits(600, usize::MAX));
+        assert!(count(&text[..starts[0]]) > 300, "more than half");
+        assert!(cut.text.starts_with(&text[..starts[0]]), "{}", cut.text);
+        assert!(!cut.has_several_gaps);
     }
 
     #[test]
