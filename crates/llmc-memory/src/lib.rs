@@ -8,7 +8,7 @@
 //!   [`trim_heap`], [`share_heaps_between_threads`]
 //! - pages of mapped files that earlier questions used: [`MappedFile`]
 //!
-//! Must not know anything else of the workspace. This is the only crate with `unsafe` code.
+//! Must not know anything else of the workspace. With `llmc-supervise` the only crate with `unsafe` code.
 
 mod code;
 mod heap;
