@@ -23,12 +23,14 @@ const MAX_STORE_BYTES: u64 = 1 << 20;
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 const LOCK_RETRY: Duration = Duration::from_millis(20);
 const HEADER: &str =
-    "# Written by `llmc trust` and `llmc serve`; `llmc trust --revoke` removes a configuration.\n";
+    "# Written by `llmc trust` and by servers; `llmc trust --revoke` removes a configuration.\n";
 
 /// Hashes of trusted values, by configuration file.
 const CONFIGURATIONS: &str = "configurations";
 /// Digests of generated tokens, by token file.
 const TOKENS: &str = "tokens";
+/// Git directories outside a workspace that its commands may use, by workspace.
+const GIT_DIRS: &str = "git_directories";
 
 /// The user's record of trust.
 #[derive(Debug, Clone)]
@@ -99,6 +101,31 @@ impl TrustStore {
     /// The record cannot be read or written.
     pub fn record_token(&self, file: &Path, digest: &str) -> io::Result<()> {
         self.change(|document| put(document, TOKENS, file, digest))
+    }
+
+    /// The git directories outside a workspace that were recorded for it; `None` before the first start there.
+    ///
+    /// # Errors
+    /// The record cannot be read or is not the user's alone.
+    pub fn git_dirs(&self, root: &Path) -> io::Result<Option<Vec<PathBuf>>> {
+        let document = self.read()?;
+        let entry = document
+            .get(GIT_DIRS)
+            .and_then(|table| table.get(name_of(root)));
+        let dirs = entry.and_then(Item::as_array);
+        Ok(dirs.map(|dirs| {
+            let names = dirs.iter().filter_map(toml_edit::Value::as_str);
+            names.map(PathBuf::from).collect()
+        }))
+    }
+
+    /// Records them. One whose name is not UTF-8 is left out.
+    ///
+    /// # Errors
+    /// The record cannot be read or written.
+    pub fn record_git_dirs(&self, root: &Path, dirs: &[PathBuf]) -> io::Result<()> {
+        let names: toml_edit::Array = dirs.iter().filter_map(|dir| dir.to_str()).collect();
+        self.change(|document| put(document, GIT_DIRS, root, names))
     }
 
     /// Whether something can be recorded at all.
@@ -190,12 +217,12 @@ fn without_header(text: &[u8]) -> &[u8] {
     text.strip_prefix(HEADER.as_bytes()).unwrap_or(text)
 }
 
-fn put(document: &mut DocumentMut, table: &str, file: &Path, value: &str) {
+fn put(document: &mut DocumentMut, table: &str, file: &Path, value: impl Into<toml_edit::Value>) {
     let entry = &mut document[table];
     if !entry.is_table() {
         *entry = Item::Table(Table::new());
     }
-    entry[name_of(file).as_str()] = toml_edit::value(value);
+    entry[name_of(file).as_str()] = Item::Value(value.into());
 }
 
 /// A path as a key; one that is not UTF-8 by its bytes, so that no two paths share a key.
@@ -216,6 +243,21 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    #[test]
+    fn no_record_of_git_directories_differs_from_an_empty_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = TrustStore {
+            path: dir.path().join("trust.toml"),
+        };
+        let root = Path::new("/w");
+        assert_eq!(store.git_dirs(root).unwrap(), None);
+        store.record_git_dirs(root, &[]).unwrap();
+        assert_eq!(store.git_dirs(root).unwrap(), Some(Vec::new()));
+        let dirs = vec![PathBuf::from("/src/main/.git")];
+        store.record_git_dirs(root, &dirs).unwrap();
+        assert_eq!(store.git_dirs(root).unwrap(), Some(dirs));
+    }
 
     #[test]
     fn records_are_kept_by_path_for_the_owner_alone() {

@@ -83,6 +83,10 @@ fn select(
         set("HOME", home.into());
     }
     set("TERM", "dumb".into());
+    if settings.profile == Profile::Unrestricted {
+        // A root is a mount of its own, and git would not look for a repository above it.
+        set("GIT_DISCOVERY_ACROSS_FILESYSTEM", "1".into());
+    }
     env
 }
 
@@ -132,6 +136,7 @@ mod tests {
         };
         let wanted = [
             "CARGO_HOME=/cargo",
+            "GIT_DISCOVERY_ACROSS_FILESYSTEM=1",
             "HOME=/home/u",
             "LANG=C.UTF-8",
             "LC_ALL=C",

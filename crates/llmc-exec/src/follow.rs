@@ -145,7 +145,7 @@ impl Run {
                     Ok(()) if now >= self.deadline => Some(Over::TimedOut),
                     Ok(()) => None,
                 };
-                if self.over.is_none() && now >= next_sweep {
+                if self.over.is_none() && (now >= next_sweep || tree.take_wake()) {
                     if let Some(reason) = sweep() {
                         self.over = Some(Over::Planting);
                         self.notes.push(ended_because(&reason));

@@ -191,6 +191,58 @@ const TOOL_FOLDER_VARIABLES: [&str; 6] = [
     "XDG_CACHE_HOME",
 ];
 
+/// Folders of the home directory that commands write in their private layer: caches and programs of tool chains. All else in
+/// it is read-only for them, so that nothing that a user would look for ends in the layer.
+pub(super) const TOOL_FOLDERS: [&str; 44] = [
+    ".cache",
+    ".local",
+    ".cargo",
+    ".rustup",
+    ".npm",
+    ".nvm",
+    ".yarn",
+    ".pnpm-store",
+    ".bun",
+    ".deno",
+    ".volta",
+    ".node-gyp",
+    ".pyenv",
+    ".conda",
+    ".ipython",
+    ".jupyter",
+    ".matplotlib",
+    ".keras",
+    ".nltk_data",
+    "go",
+    ".m2",
+    ".gradle",
+    ".ivy2",
+    ".sbt",
+    ".sdkman",
+    ".android",
+    ".konan",
+    ".gem",
+    ".rbenv",
+    ".rvm",
+    ".cocoapods",
+    ".composer",
+    ".nuget",
+    ".dotnet",
+    ".templateengine",
+    ".ghcup",
+    ".cabal",
+    ".stack",
+    ".opam",
+    ".julia",
+    ".hex",
+    ".mix",
+    ".pub-cache",
+    ".ccache",
+];
+/// Those of them that are there for commands even where the user has none.
+pub(super) const MADE_TOOL_FOLDERS: [&str; 7] =
+    [".cache", ".local", ".cargo", ".npm", "go", ".m2", ".gradle"];
+
 /// Folders of the home directory that tool chains write (`mcp.exec.caches = "shared"`).
 const CACHE_FOLDERS: [&str; 10] = [
     ".cargo",

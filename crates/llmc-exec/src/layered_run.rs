@@ -16,7 +16,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::follow::RunReport;
-use super::git_overlay::open_dir;
+use super::git_mirror::open_dir;
 use super::layer_changes::LayerChanges;
 use super::plan::{BASE_DIR, UPPER_DIR};
 

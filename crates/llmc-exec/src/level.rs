@@ -15,7 +15,6 @@ pub(super) enum Feature {
     NetSpace,
     Landlock,
     Seccomp,
-    GitOverlay,
 }
 
 /// The kernel features of one run: asked for, or, once a probe has succeeded, proven.
@@ -31,8 +30,6 @@ pub(super) struct Features {
     pub(super) net: bool,
     pub(super) landlock: bool,
     pub(super) seccomp: bool,
-    /// Git directories can be overlaid.
-    pub(super) git_overlay: bool,
 }
 
 impl Features {
@@ -47,7 +44,6 @@ impl Features {
             net: !network,
             landlock: true,
             seccomp: true,
-            git_overlay: true,
         }
     }
 
@@ -69,10 +65,8 @@ impl Features {
             Feature::NetSpace => self.net = false,
             Feature::Landlock => self.landlock = false,
             Feature::Seccomp => self.seccomp = false,
-            Feature::GitOverlay => self.git_overlay = false,
         }
         self.fresh_proc &= self.mount && self.pid;
-        self.git_overlay &= self.mount;
         *self != before
     }
 }
@@ -111,9 +105,6 @@ pub struct ConfinementLevel {
     pub seccomp: bool,
     /// How the server's own files are kept.
     pub protected: Protection,
-    /// Commands change git directories in a layer of their own, of which all but protected names is merged. Without it
-    /// a protected name that does not exist can be created while a command runs, and is taken away afterwards.
-    pub git_overlay: bool,
 }
 
 impl ConfinementLevel {
@@ -128,7 +119,6 @@ impl ConfinementLevel {
         network: true,
         seccomp: false,
         protected: Protection::None,
-        git_overlay: false,
     };
 
     pub(super) fn new(
@@ -150,7 +140,6 @@ impl ConfinementLevel {
             } else {
                 Protection::Detect
             },
-            git_overlay: features.git_overlay,
         }
     }
 
@@ -198,11 +187,7 @@ impl fmt::Display for ConfinementLevel {
             Protection::Mount => "protected=mount",
             Protection::Detect => "protected=detect",
             Protection::None => "protected=none",
-        })?;
-        match self.protected == Protection::Mount && !self.git_overlay {
-            true => f.write_str(",git=detect"),
-            false => Ok(()),
-        }
+        })
     }
 }
 

@@ -16,7 +16,8 @@
 //! - [`Program`]: an allowed name and the file it stands for
 //! - [`RunReport`], [`ExitStatus`], [`Stream`]: the result of a run
 //! - [`RunPipes`], [`RunLeash`]: a run that its caller talks to
-//! - [`GitAccess`], [`Quarantined`], [`quarantine_notes`]: what a run may change in git directories, and what it tried
+//! - [`GitAccess`], [`Quarantined`], [`RejectedItem`], [`quarantine_notes`]: what a run may change in git directories, and what was not taken over
+//! - [`followed_git_dirs`], [`is_followed`]: git directories outside the roots that the user's own files name
 //! - [`LayeredRun`], [`BaseLayer`], [`LayerChanges`]: a run that changes nothing, what it saw, and what it would have changed
 //! - [`ProcessOptions`]: how a background process is kept
 //! - [`RunOwner`], [`PrivateLayer`]: whose private folders a run uses
@@ -43,9 +44,8 @@ mod fds;
 mod follow;
 mod git_dirs;
 mod git_index;
-mod git_merge;
-mod git_overlay;
-#[expect(dead_code, reason = "the mirror of git directories uses it from the next commit on")]
+mod git_mirror;
+mod git_new;
 mod git_vet;
 mod helper;
 mod home;
@@ -84,6 +84,7 @@ mod worker;
 pub use error::{Error, Result};
 pub use exit_status::ExitStatus;
 pub use follow::{RunReport, Stream};
+pub use git_dirs::{followed_git_dirs, is_followed};
 pub use helper::helper_main;
 pub use home::{HIDDEN_PLACES, user_home};
 pub use interactive::{RunLeash, RunPipes};
@@ -102,7 +103,7 @@ pub use process::{
 };
 pub use programs::{Program, Unresolved};
 pub use protect::GitAccess;
-pub use quarantine::{Quarantined, quarantine_notes};
+pub use quarantine::{Quarantined, RejectedItem, quarantine_notes};
 pub use runner::{ExecRequest, PrivateLayer, RunOwner, Runner};
 pub use search_path::{SYSTEM_SEARCH_PATH, tool_search_path};
 pub use settings::{CacheMode, Children, Confinement, Limits, Profile, Settings};

@@ -55,6 +55,8 @@ pub(super) struct Layer {
     pub(super) name: String,
     /// Where on the disk that is kept what commands write; in memory without.
     pub(super) store: Option<OsString>,
+    /// The folders directly in it that commands write; the rest is read-only. Without it they write everywhere in it.
+    pub(super) tool_folders: Option<Vec<OsString>>,
 }
 
 /// Where a layer keeps what commands write.
@@ -90,6 +92,13 @@ pub(super) struct Plan {
     pub(super) target: Option<Target>,
 }
 
+impl Plan {
+    /// Whether the run's renames wait for the server: where it sees copies of git directories.
+    pub(super) fn supervises_renames(&self) -> bool {
+        self.target.is_some() && self.features.seccomp && !self.places.git.is_empty()
+    }
+}
+
 /// Which files the run sees in which way. All paths are absolute and free of links.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Places {
@@ -101,8 +110,8 @@ pub(super) struct Places {
     pub(super) read: Vec<OsString>,
     /// Mounted onto themselves, so that they cannot be moved away. Outer ones first.
     pub(super) pinned: Vec<OsString>,
-    /// Git directories that the run changes in a layer of its own.
-    pub(super) git: Vec<GitOverlay>,
+    /// Git directories of which the run sees a copy. Outer ones first.
+    pub(super) git: Vec<GitMount>,
     /// Made read-only inside a writable place.
     pub(super) kept: Vec<OsString>,
     /// Hidden behind an empty directory.
@@ -129,11 +138,18 @@ pub(super) const BASE_DIR: &str = "base";
 /// How a failure to make such layers begins.
 pub(super) const LAYERED_STEP: &str = "a copy-on-write view: ";
 
-/// A git directory and the directory that holds the layer over it.
+/// A git directory that is shown with a copy of its top level.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct GitOverlay {
+pub(super) struct GitMount {
     pub(super) git_dir: OsString,
-    pub(super) layer: OsString,
+    /// The copy of the top level, which has a directory wherever one is mounted.
+    pub(super) top: OsString,
+    /// The copy of `objects/info`.
+    pub(super) objects_info: OsString,
+    /// Directories below it that the run sees and writes as they are.
+    pub(super) direct: Vec<OsString>,
+    /// Directories below it that the run sees as they are, read-only.
+    pub(super) read_only: Vec<OsString>,
 }
 
 /// What of the host a run does not see, or sees otherwise than it is.
@@ -219,6 +235,8 @@ pub(super) enum Report {
     Slot,
     /// A probe: everything is in force.
     Ready { landlock: Option<u32> },
+    /// Whether renames of the run wait for the server's answer; if so, a descriptor follows from which it receives them.
+    Renames { are_supervised: bool },
     /// The file system for the layers of a run is there; a descriptor of it follows. The helper mounts them after the server
     /// has answered.
     Layers,

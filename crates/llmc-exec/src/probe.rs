@@ -280,42 +280,35 @@ impl Prober<'_> {
 
     fn home(&self) -> Vec<Test<'_>> {
         let read = "read a credential in the home directory";
-        let write = "change a file in the home directory";
+        let write = "make a file in the home directory";
         let settings = self.runner.settings();
         let Some(home) = &settings.home else {
             let why = "no home directory is known";
             return vec![untried(read, why).into(), untried(write, why).into()];
         };
         let mountns = self.runner.level().mountns;
-        let credential = match Credential::new(settings, home, &self.mark) {
-            Ok(credential) => {
+        let credential = match Credential::find(settings, home) {
+            Some(credential) => {
                 let path = credential.path();
+                let claim = self.claim(mountns, "mntns");
                 Trial::new(
                     read,
                     TargetKind::Hidden,
-                    self.claim(mountns, "mntns"),
+                    claim,
                     &["read", &path],
-                    move |attempt| {
-                        let _ = &credential;
-                        attempt.got_hold_of(&self.mark)
-                    },
+                    move |attempt| attempt.got_hold_of(credential.start()),
                 )
             }
-            Err(why) => untried(read, &why).into(),
+            None => untried(read, "there is none in a hidden place").into(),
         };
         let file = match HomeFile::new(settings, home, &self.mark) {
             Ok(file) => {
                 let path = file.path();
-                Trial::new(
-                    write,
-                    TargetKind::File,
-                    self.claim(
-                        mountns || self.runner.level().landlock.is_some(),
-                        "landlock",
-                    ),
-                    &["write", &path, &self.mark],
-                    move |_| file.was_written(&self.mark),
-                )
+                let has_rules = mountns || self.runner.level().landlock.is_some();
+                let claim = self.claim(has_rules, "landlock");
+                Trial::only_inside(write, claim, &["write", &path, &self.mark], move |_| {
+                    file.was_made()
+                })
             }
             Err(why) => untried(write, &why).into(),
         };

@@ -26,7 +26,7 @@ use super::follow::{
 };
 use super::pids;
 use super::plan::{Input, Report};
-use super::protect::{Guard, SWEEP_INTERVAL, Undone, Watch};
+use super::protect::{Guard, SWEEP_INTERVAL, Watch};
 use super::quarantine::Quarantined;
 use super::ring::Ring;
 use super::runner::{ExecRequest, Launched, Runner};
@@ -201,6 +201,7 @@ impl Runner {
             }),
             changed: Condvar::new(),
         });
+        tree.wake_on(self.guard().changes());
         let leash = tree.leash().map_err(wrong)?;
         let input = Mutex::new(tree.take_input());
         let follower = Follower {
@@ -425,14 +426,16 @@ impl Follower {
         drop(self.tree);
         drop(self.tmp);
         drop(self.sink);
-        let Undone { quarantined, notes } = self.guard.after(self.watch);
-        let notes = self.notes.into_iter().chain(notes).collect();
+        let undone = self.guard.after(self.watch);
         let status = match report {
             Some(Report::Exited(code)) => ExitStatus::Exited(code),
             Some(Report::Killed(signal)) => ExitStatus::Signaled(signal),
             // Without a report the helper was dropped, and the kernel killed what was below it.
             _ => ExitStatus::Signaled(Signal::KILL.as_raw()),
         };
+        let status = undone.status(status);
+        let notes = self.notes.into_iter().chain(undone.notes).collect();
+        let quarantined = undone.quarantined;
         let mut state = self.shared.lock();
         state.ring.settle();
         state.ending = Some(ProcessEnd {
@@ -469,7 +472,7 @@ impl Follower {
                         ended = Some(now + RUN_END_TIMEOUT);
                         continue;
                     }
-                    if now >= next_sweep {
+                    if now >= next_sweep || self.tree.take_wake() {
                         if let Some(reason) = self.guard.while_running(&mut self.watch) {
                             self.notes.push(ended_because(&reason));
                             self.tree.end();

@@ -1,33 +1,35 @@
 //! The server's own files and git's, inside places that commands may write.
 //!
-//! What exists before a run is mounted read-only for it. Git directories are overlaid: the run changes a layer of its own, of
-//! which everything but protected names is merged when it has ended, so a planted name never reaches the host. What else
-//! does not exist cannot be mounted over, so it is looked for while the run goes on and after it, and moved away. Without a
-//! mount namespace the look afterwards finds changes to what did exist, and puts the copy back that was taken before.
+//! What exists before a run is mounted read-only for it. Of git directories it sees a copy, of which what is harmless reaches
+//! the host ([`super::git_mirror`]). What else does not exist cannot be mounted over, so it is looked for while the run goes on
+//! and after it: a new repository is judged by what it contains, any other protected name is moved away. Without a mount
+//! namespace the look afterwards finds changes to what did exist, and puts back what is not harmless.
 //!
 //! Known gaps: hard links made before the run, a state directory without a mount namespace.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::git_dirs::{GitNames, git_dirs};
-use super::git_merge::merge;
-use super::git_overlay::{GitLayer, GitLayers};
+use super::exit_status::ExitStatus;
+use super::git_dirs::{GitNames, foreign_worktrees, git_dirs, inner_git_dirs};
+use super::git_mirror::{Mirror, Mirrors, supervise};
+use super::git_new::{InPlace, leads_into};
 use super::level::{ConfinementLevel, Protection};
-use super::plan::{GitOverlay, Places, os};
+use super::plan::{Places, os};
 use super::protected_dirs::{FoundDirs, ProtectedDirFinder};
 use super::quarantine::{Copy, Quarantined, Store};
 use super::settings::Settings;
-use llmc_host::{CONFIG_FILE, PROTECTED_NAMES, STATE_DIR, included_git_configs, lock};
+use llmc_host::{
+    CONFIG_FILE, GIT_STATE_DIR, PROTECTED_NAMES, STATE_DIR, included_git_configs, lock,
+};
 
-/// Git directories of one run that are overlaid; further ones are read-only.
-const MAX_GIT_OVERLAYS: usize = 16;
 /// Directories with protected names that are covered by mounts; what is beyond is checked after the run only.
-const MAX_MOUNTED_HOMES: usize = 256;
+const MAX_MOUNTED_HOMES: usize = 4096;
 /// How often a run is looked at for what it has planted.
 pub(super) const SWEEP_INTERVAL: Duration = Duration::from_millis(250);
 /// How much longer than a look the pause after it is: looks must not take the processor from the run.
@@ -35,13 +37,13 @@ const LOOK_PAUSE_FACTOR: u32 = 10;
 /// Names that are taken away from a run while it goes on; one that plants more is ended.
 const MAX_TAKEN_WHILE_RUNNING: usize = 200;
 
-/// What a run may change in git directories, protected names aside.
+/// What a run may change in git directories.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GitAccess {
-    /// Everything; it reaches the host when the run has ended.
+    /// Everything that is harmless.
     #[default]
-    Merged,
-    /// Nothing: for runs that last, since what they changed would not be seen while they run.
+    ReadWrite,
+    /// Nothing.
     ReadOnly,
 }
 
@@ -56,7 +58,11 @@ pub(super) struct Guard {
     /// Finds the state directories of other servers below the roots that runs may only read.
     read_finder: Mutex<ProtectedDirFinder>,
     store: Store,
-    git_layers: GitLayers,
+    mirrors: Arc<Mirrors>,
+    /// Git directories outside the roots that the user's own files name.
+    followed: Vec<PathBuf>,
+    /// Directories below which paths in a repository's settings may lead.
+    allowed: Vec<PathBuf>,
 }
 
 /// What was there before one run.
@@ -69,8 +75,12 @@ pub(super) struct Watch {
     absent: BTreeSet<PathBuf>,
     /// Names that only a copy protects.
     copies: Vec<(PathBuf, Copy)>,
-    /// Git directories that the run changes in a layer.
-    layers: Vec<GitLayer>,
+    /// Git directories of which the run sees a copy.
+    mirrors: Vec<Arc<Mirror>>,
+    /// All git directories that were found.
+    git_dirs: Vec<PathBuf>,
+    /// `.git` files below the roots, as they were.
+    dot_git_files: Vec<(PathBuf, Copy)>,
     /// Git directories that the run changes directly, and the protected names in each.
     git_names: Vec<(PathBuf, GitNames)>,
     /// Git directories that are not called `.git`.
@@ -104,7 +114,7 @@ type FileId = (u64, u64);
 /// How a run sees git directories.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GitView {
-    Layered,
+    Mirrored,
     ReadOnly,
     /// In a layer over the whole place, of which nothing reaches the host.
     Discarded,
@@ -117,11 +127,24 @@ enum GitView {
 pub(super) struct Undone {
     pub(super) quarantined: Vec<Quarantined>,
     pub(super) notes: Vec<String>,
+    /// Whether the command was told that something is done which is not.
+    pub(super) has_conflict: bool,
+}
+
+impl Undone {
+    /// How the run ended, for a caller that must not take it for done where it is not.
+    pub(super) fn status(&self, status: ExitStatus) -> ExitStatus {
+        match self.has_conflict && status.is_success() {
+            true => ExitStatus::Exited(1),
+            false => status,
+        }
+    }
 }
 
 impl Guard {
     pub(super) fn new(settings: &Settings) -> Guard {
         let mut roots = settings.write_roots.clone();
+        roots.extend(settings.extra_write.iter().cloned());
         for home in &settings.homes {
             let inside = settings
                 .write_roots
@@ -140,13 +163,22 @@ impl Guard {
         };
         let canonical =
             |path: &PathBuf| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+        let followed = settings.git_dirs.clone();
+        let mut allowed: Vec<PathBuf> = settings.writable().cloned().collect();
+        // A bare repository is its own folder; another's lies in its working tree.
+        allowed.extend(followed.iter().map(|dir| match dir.ends_with(".git") {
+            true => dir.parent().unwrap_or(dir).to_owned(),
+            false => dir.clone(),
+        }));
         Guard {
             files: settings.protected.iter().map(canonical).collect(),
             state_dir: settings.state_dir.as_ref().map(canonical),
             finder: Mutex::new(ProtectedDirFinder::new(roots.clone())),
             read_finder: Mutex::new(ProtectedDirFinder::new(settings.read_roots.clone())),
             store: Store::new(settings.state_dir.clone()),
-            git_layers: GitLayers::new(settings.state_dir.clone()),
+            mirrors: Arc::new(Mirrors::new(settings.state_dir.clone(), allowed.clone())),
+            followed,
+            allowed,
             roots,
             places,
         }
@@ -161,7 +193,7 @@ impl Guard {
     pub(super) fn before(&self, level: &ConfinementLevel, git: GitAccess) -> Watch {
         let view = match (level.protected, git) {
             (Protection::Mount, GitAccess::ReadOnly) => GitView::ReadOnly,
-            (Protection::Mount, GitAccess::Merged) if level.git_overlay => GitView::Layered,
+            (Protection::Mount, GitAccess::ReadWrite) => GitView::Mirrored,
             _ => GitView::Direct,
         };
         self.watch(level, view)
@@ -186,10 +218,10 @@ impl Guard {
         }
         let found = self.homes();
         watch.note_coverage(&found);
-        let mut git_dirs_found = Vec::new();
+        let mut git_dirs_found = self.followed.clone();
         for (at, home) in found.homes.into_iter().enumerate() {
             if at < MAX_MOUNTED_HOMES || level.protected == Protection::Detect {
-                note_home(&home, &mut watch);
+                self.note_home(&home, &mut watch);
                 git_dirs_found.extend(git_dirs(&home));
             }
             watch.homes.push(Home {
@@ -212,17 +244,19 @@ impl Guard {
         for file in configs {
             self.note_file(&file, &mut watch);
         }
-        for dir in self.own_git_dirs(git_dirs_found) {
-            self.note_git_dir(dir, view, &mut watch);
-        }
-        for (at, dir) in found.bare.iter().enumerate() {
-            let names = GitNames::of(dir).paths;
+        for dir in &found.bare {
             watch.bare.push(BareRepository {
                 id: identity(dir),
-                names: below(&names, dir),
+                names: below(&GitNames::of(dir).paths, dir),
             });
-            if at < MAX_MOUNTED_HOMES || level.protected == Protection::Detect {
-                watch.places.kept.extend(os(names));
+        }
+        git_dirs_found.extend(found.bare.iter().cloned());
+        for dir in self.own_git_dirs(git_dirs_found) {
+            let mut inner = inner_git_dirs(&dir);
+            inner.sort_by_key(|dir| dir.components().count());
+            let foreign = foreign_worktrees(&dir, &self.places.write);
+            for (at, git_dir) in std::iter::once(&dir).chain(&inner).enumerate() {
+                self.note_git_dir(git_dir, &inner[at..], &foreign, view, &mut watch);
             }
         }
         for file in &self.files {
@@ -251,9 +285,20 @@ impl Guard {
         watch
     }
 
-    /// Moves away git directories that a run has made so far, so that they last no longer than a moment. Returns why the
-    /// run is to end, if it must.
+    /// Answers the renames of a run until its end.
+    pub(super) fn supervise_renames(&self, descriptor: OwnedFd) {
+        supervise(&self.mirrors, descriptor);
+    }
+
+    /// A descriptor that can be read when something has changed that [`Guard::while_running`] carries over.
+    pub(super) fn changes(&self) -> Option<OwnedFd> {
+        self.mirrors.changes()
+    }
+
+    /// Carries over what the run has changed in git directories, and judges the ones that it has made so far, so that what is
+    /// harmful lasts no longer than a moment. Returns why the run is to end, if it must.
     pub(super) fn while_running(&self, watch: &mut Watch) -> Option<String> {
+        self.mirrors.sync_changed();
         let begun = Instant::now();
         let is_due = watch.on && watch.next_look.is_none_or(|at| begun >= at);
         let mut finder = self.finder.try_lock().ok().filter(|_| is_due)?;
@@ -264,18 +309,17 @@ impl Guard {
         let found = finder.find();
         drop(finder);
         let planted = watch.planted(&found).into_iter();
-        for path in planted.filter(|path| self.is_in_git(path) && exists(path)) {
-            let is_stuck = |taken: &Quarantined| taken.path == path && taken.moved_to.is_none();
-            if watch.taken.iter().any(is_stuck) {
-                continue;
-            }
-            if watch.taken.len() >= MAX_TAKEN_WHILE_RUNNING {
-                return Some("it made git directories without end".to_owned());
-            }
-            watch.taken.push(self.store.take_away(path));
+        let planted: Vec<PathBuf> = planted.filter(|path| self.is_in_git(path)).collect();
+        let mut removed = Vec::new();
+        self.judge_planted(&planted, &found, watch, &mut removed);
+        removed.retain(|taken| !(taken.is_left && watch.taken.contains(taken)));
+        watch.taken.append(&mut removed);
+        if watch.taken.len() >= MAX_TAKEN_WHILE_RUNNING {
+            return Some("it made git directories that run programs without end".to_owned());
         }
         let now = Instant::now();
-        watch.next_look = Some(now + (now - begun) * LOOK_PAUSE_FACTOR);
+        let pause = ((now - begun) * LOOK_PAUSE_FACTOR).max(SWEEP_INTERVAL);
+        watch.next_look = Some(now + pause);
         None
     }
 
@@ -286,16 +330,22 @@ impl Guard {
             && !self.files.iter().any(|file| file == path)
     }
 
-    /// Compares once the run has ended: merges its layers, moves away what it planted and restores what it changed.
+    /// Compares once the run has ended: carries over what is left of its copies, judges the repositories that it made, moves
+    /// away what else it planted and restores what it changed.
     pub(super) fn after(&self, mut watch: Watch) -> Undone {
         let mut undone = Undone::default();
         if !watch.on {
             return undone;
         }
-        for layer in &watch.layers {
-            let merged = merge(layer, &self.store);
-            undone.quarantined.extend(merged.quarantined);
-            undone.notes.extend(merged.notes);
+        undone.notes.extend(self.mirrors.take_recovered());
+        for mirror in &watch.mirrors {
+            let report = self.mirrors.finish(mirror);
+            let rejected = report.rejected.into_iter();
+            undone
+                .quarantined
+                .extend(rejected.map(|(git_dir, one)| Quarantined::rejected(&git_dir, one)));
+            undone.notes.extend(report.notes);
+            undone.has_conflict |= report.has_conflict;
         }
         let found = self.homes();
         let mut planted = watch.planted(&found);
@@ -309,27 +359,102 @@ impl Guard {
             planted.extend(after.paths.into_iter().filter(is_new));
             if !(before.is_complete && after.is_complete) {
                 undone.notes.push(format!(
-                    "{} has too many folders to check all of them for protected names",
+                    "{} could not be checked whole for protected names: too many folders, or some that cannot be read",
                     git_dir.display()
                 ));
             }
         }
-        let planted: BTreeSet<PathBuf> = planted.into_iter().filter(|path| exists(path)).collect();
-        // A name that was planted again and again is reported once, as it is now.
+        let planted: Vec<PathBuf> = planted.into_iter().filter(|path| exists(path)).collect();
+        let mut removed = Vec::new();
+        self.judge_planted(&planted, &found, &watch, &mut removed);
+        self.judge_changed(&mut watch, &mut removed);
+        // What was planted again and again is reported once, as it is now.
         let mut reported = BTreeSet::new();
-        watch
-            .taken
-            .retain(|taken| !planted.contains(&taken.path) && reported.insert(taken.path.clone()));
-        undone.quarantined.append(&mut watch.taken);
-        let taken = planted.into_iter().map(|path| self.store.take_away(path));
-        undone.quarantined.extend(taken);
-        for (path, copy) in watch.copies {
-            if Copy::of(&path).as_ref() != Some(&copy) {
-                undone.quarantined.push(self.store.take_away(path.clone()));
-                copy.put_back(&path);
+        for taken in removed.into_iter().chain(watch.taken) {
+            let item = taken
+                .rejected
+                .as_ref()
+                .map(|rejected| rejected.item.clone());
+            if reported.insert((taken.path.clone(), item)) {
+                undone.quarantined.push(taken);
             }
         }
         undone
+    }
+
+    /// Judges what was planted: git's own names by what they contain.
+    fn judge_planted(
+        &self,
+        planted: &[PathBuf],
+        found: &FoundDirs,
+        watch: &Watch,
+        removed: &mut Vec<Quarantined>,
+    ) {
+        let mut git_dirs = watch.git_dirs.clone();
+        git_dirs.extend(found.homes.iter().map(|home| home.join(".git")));
+        git_dirs.extend(found.bare.iter().cloned());
+        for path in planted {
+            let Ok(status) = std::fs::symlink_metadata(path) else {
+                continue;
+            };
+            let holder = git_dirs
+                .iter()
+                .find(|dir| path != *dir && path.starts_with(dir));
+            match holder {
+                Some(git_dir) => self.in_place(git_dir).judge_new(path, removed),
+                None if path.ends_with(".git") && status.is_dir() => {
+                    let in_place = self.in_place(path);
+                    let names = GitNames::of(path);
+                    if !names.is_complete {
+                        removed.push(self.store.take_away(path.clone()));
+                        continue;
+                    }
+                    for name in names.paths {
+                        in_place.judge_new(&name, removed);
+                    }
+                }
+                None if path.ends_with(".git")
+                    && status.is_file()
+                    && leads_into(path, &git_dirs) => {}
+                None => removed.push(self.store.take_away(path.clone())),
+            }
+        }
+        for (path, before) in &watch.dot_git_files {
+            let now = Copy::of(path);
+            if now.is_some() && now.as_ref() != Some(before) && !leads_into(path, &git_dirs) {
+                removed.push(self.store.take_away(path.clone()));
+                before.put_back(path);
+            }
+        }
+    }
+
+    /// Judges what only a copy protects.
+    fn judge_changed(&self, watch: &mut Watch, removed: &mut Vec<Quarantined>) {
+        for (path, copy) in std::mem::take(&mut watch.copies) {
+            let now = Copy::of(&path);
+            if now.as_ref() == Some(&copy) {
+                continue;
+            }
+            let holder = watch
+                .git_dirs
+                .iter()
+                .find(|dir| path != **dir && path.starts_with(dir));
+            match holder {
+                Some(git_dir) => self.in_place(git_dir).judge_changed(&path, &copy, removed),
+                None => {
+                    removed.push(self.store.take_away(path.clone()));
+                    copy.put_back(&path);
+                }
+            }
+        }
+    }
+
+    fn in_place<'a>(&'a self, git_dir: &'a Path) -> InPlace<'a> {
+        InPlace {
+            git_dir,
+            allowed: &self.allowed,
+            store: &self.store,
+        }
     }
 
     /// Reads the folders below the roots, so that the first run does not wait for that.
@@ -348,7 +473,10 @@ impl Guard {
     /// The git directories that runs could write, none inside another.
     fn own_git_dirs(&self, mut found: Vec<PathBuf>) -> Vec<PathBuf> {
         let places: Vec<&Path> = self.places.write.iter().map(Path::new).collect();
-        found.retain(|dir| places.iter().any(|place| dir.starts_with(place)));
+        found.retain(|dir| {
+            self.followed.contains(dir) || places.iter().any(|place| dir.starts_with(place))
+        });
+        found.dedup();
         found.sort_by_key(|dir| dir.components().count());
         let mut outer: Vec<PathBuf> = Vec::new();
         for dir in found {
@@ -361,33 +489,53 @@ impl Guard {
         outer
     }
 
-    /// Decides how the run sees a git directory.
-    fn note_git_dir(&self, dir: PathBuf, view: GitView, watch: &mut Watch) {
-        let layer = match view {
-            GitView::Layered if watch.layers.len() < MAX_GIT_OVERLAYS => {
-                self.git_layers.layer(&dir, &self.store).ok()
-            }
-            _ => None,
-        };
-        match (view, layer) {
-            (GitView::Direct, _) => {
-                let names = GitNames::of(&dir);
-                watch.places.pinned.push(dir.clone().into_os_string());
+    /// Decides how the run sees a git directory. `inner` lie in it, `foreign` belong to working trees elsewhere.
+    fn note_git_dir(
+        &self,
+        dir: &Path,
+        inner: &[PathBuf],
+        foreign: &[PathBuf],
+        view: GitView,
+        watch: &mut Watch,
+    ) {
+        watch.git_dirs.push(dir.to_owned());
+        match view {
+            GitView::Direct => {
+                let names = GitNames::of(dir);
+                watch.places.pinned.push(dir.as_os_str().to_owned());
                 watch.places.kept.extend(os(names.paths.clone()));
-                watch.git_names.push((dir, names));
+                watch.git_names.push((dir.to_owned(), names));
             }
-            (_, Some(layer)) => {
-                // The layer is filtered anyway: this only lets git say what it may not write.
-                watch.places.kept.extend(os(GitNames::of(&dir).paths));
-                watch.places.git.push(GitOverlay {
-                    git_dir: dir.into_os_string(),
-                    layer: layer.dir().as_os_str().to_owned(),
-                });
-                watch.layers.push(layer);
+            GitView::Mirrored => match self.mirrors.prepare(dir, inner, foreign) {
+                Ok((mirror, mount)) => {
+                    watch.mirrors.push(mirror);
+                    watch.places.git.push(mount);
+                }
+                // Another user's, a full disk: git says that it is read-only.
+                Err(_) => watch.places.kept.push(dir.as_os_str().to_owned()),
+            },
+            GitView::ReadOnly => watch.places.kept.push(dir.as_os_str().to_owned()),
+            // All of it is in the layer.
+            GitView::Discarded => {}
+        }
+    }
+
+    /// Takes note of the protected names in one directory.
+    fn note_home(&self, home: &Path, watch: &mut Watch) {
+        note(home.join(CONFIG_FILE), watch, |places| &mut places.kept);
+        note(home.join(STATE_DIR), watch, |places| &mut places.masked);
+        let git = home.join(".git");
+        let kind =
+            std::fs::symlink_metadata(&git).map(|status| (status.is_dir(), status.is_file()));
+        match kind {
+            // A directory is dealt with on its own.
+            Ok((true, _)) => {}
+            // A working tree or submodule must be removable with the file that says where its repository is.
+            Ok((_, true)) if !self.roots.iter().any(|root| root == home) => {
+                let copy = Copy::of(&git).map(|copy| (git, copy));
+                watch.dot_git_files.extend(copy);
             }
-            // Protected names that exist stay read-only, so that git says what it would say in a real run.
-            (GitView::Discarded, None) => watch.places.kept.extend(os(GitNames::of(&dir).paths)),
-            (_, None) => watch.places.kept.push(dir.into_os_string()),
+            _ => note(git, watch, |places| &mut places.kept),
         }
     }
 
@@ -396,7 +544,9 @@ impl Guard {
         let mut finder = lock(&self.read_finder);
         let below = finder.find().homes;
         let roots = finder.roots().iter().cloned();
-        let dirs = roots.chain(below).map(|dir| dir.join(STATE_DIR));
+        let dirs = roots
+            .chain(below)
+            .flat_map(|dir| [dir.join(STATE_DIR), dir.join(".git").join(GIT_STATE_DIR)]);
         dirs.filter(|dir| std::fs::symlink_metadata(dir).is_ok_and(|status| status.is_dir()))
             .collect()
     }
@@ -466,17 +616,6 @@ impl Watch {
         if !found.is_complete {
             self.notes.push(TOO_MANY_DIRECTORIES.to_owned());
         }
-    }
-}
-
-/// Takes note of the protected names in one directory.
-fn note_home(home: &Path, watch: &mut Watch) {
-    note(home.join(CONFIG_FILE), watch, |places| &mut places.kept);
-    note(home.join(STATE_DIR), watch, |places| &mut places.masked);
-    let git = home.join(".git");
-    // In a linked worktree it is a file that says where the repository is. A directory is dealt with on its own.
-    if !std::fs::symlink_metadata(&git).is_ok_and(|status| status.is_dir()) {
-        note(git, watch, |places| &mut places.kept);
     }
 }
 

@@ -15,6 +15,8 @@ use rustix::fs::{self as rfs, AtFlags, CWD, Mode, OFlags, RenameFlags, ResolveFl
 use rustix::io::Errno;
 use ulid::Ulid;
 
+use super::git_vet::Rejection;
+
 /// The directory in the state directory where things end up.
 const SHELF: &str = "quarantine";
 /// Files above this size are not copied, so not put back.
@@ -24,23 +26,29 @@ const COPY_FILES: usize = 256;
 
 /// Names of a run that are reported one by one.
 const MAX_NAMED: usize = 6;
-/// What a caller does instead of making a repository.
-const NEW_REPOSITORY: &str = "a repository that a command makes does not stay in place, since its configuration and hooks \
-run programs as the user; the files beside it stay. Ask the user to run git init, clone, worktree add or submodule add; to \
-read a repository, clone it below /tmp";
-/// The same for names in a repository that exists.
-const PROTECTED_IN_GIT: &str = "git config, remotes, hooks, worktree add, submodule add and a rebase that stops change what \
-git runs: ask the user to run those";
+/// What a caller does about names of git that were not taken over.
+const PROTECTED_IN_GIT: &str = "what makes git run programs, include files or use other directories is the user's to set, in \
+their own shell";
 
-/// A protected name that a run created or changed.
+/// Something that a run made or changed and that is not on the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quarantined {
     /// Where it was.
     pub path: PathBuf,
+    /// What of it, if it is not the whole file, and why it stays out.
+    pub rejected: Option<RejectedItem>,
     /// Where it is now; `None` if it could not be moved.
     pub moved_to: Option<PathBuf>,
     /// Whether it could not be taken away and is still where it was.
     pub is_left: bool,
+}
+
+/// One thing of a git directory's file that was not taken over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RejectedItem {
+    /// The key, the verb or the line.
+    pub item: String,
+    pub reason: &'static str,
 }
 
 /// The messages about what was taken away after a run; `show` gives a path as the caller knows it.
@@ -57,20 +65,38 @@ pub fn quarantine_notes(taken: &[Quarantined], show: impl Fn(&Path) -> String) -
         let name = path.file_name().unwrap_or_default();
         protected_git_entry(&[name.as_bytes()]).is_some()
     };
-    if taken.iter().any(|one| is_git(&one.path)) {
-        notes.push(NEW_REPOSITORY.to_owned());
-    } else if taken
-        .iter()
-        .any(|one| one.path.ancestors().any(is_git) || is_git_entry(&one.path))
-    {
+    let is_gits = |one: &Quarantined| {
+        one.rejected.is_some() || one.path.ancestors().any(is_git) || is_git_entry(&one.path)
+    };
+    if taken.iter().any(is_gits) {
         notes.push(PROTECTED_IN_GIT.to_owned());
     }
     notes
 }
 
 impl Quarantined {
+    /// What the judgement of a file in a git directory left out.
+    pub(super) fn rejected(git_dir: &Path, rejection: Rejection) -> Quarantined {
+        Quarantined {
+            path: git_dir.join(rejection.file),
+            rejected: Some(RejectedItem {
+                item: rejection.item,
+                reason: rejection.reason,
+            }),
+            moved_to: None,
+            is_left: false,
+        }
+    }
+
     fn note(&self, show: impl Fn(&Path) -> String) -> String {
         let shown = show(&self.path);
+        if let Some(RejectedItem { item, reason }) = &self.rejected {
+            let kept = match &self.moved_to {
+                Some(place) => format!("; it is kept as {}", shown_place(place, &show)),
+                None => String::new(),
+            };
+            return format!("{shown}: {item} was not taken over ({reason}){kept}");
+        }
         if self.is_left {
             return format!("{shown} is protected and could not be taken away: delete it");
         }
@@ -108,18 +134,9 @@ impl Store {
         let moved_to = self.try_take_away(&path).ok();
         Quarantined {
             path,
+            rejected: None,
             is_left: moved_to.is_none(),
             moved_to,
-        }
-    }
-
-    /// Moves away what a run made in a layer under the name `shown`, which never reached the host.
-    pub(super) fn take_as(&self, path: &Path, shown: PathBuf) -> Quarantined {
-        // What cannot be moved is deleted with the layer.
-        Quarantined {
-            path: shown,
-            moved_to: self.try_take_away(path).ok(),
-            is_left: false,
         }
     }
 

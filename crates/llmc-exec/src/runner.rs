@@ -25,7 +25,7 @@ use super::plan::{
 };
 use super::policy::{Allowed, Choice, Policy};
 use super::programs::{Program, Programs, Unresolved, find_program};
-use super::protect::{GitAccess, Guard, Undone, Watch};
+use super::protect::{GitAccess, Guard, Watch};
 use super::search_path::python_in_place;
 use super::settings::{Children, Confinement, Profile, Settings};
 use super::tmp::OwnTmp;
@@ -124,13 +124,13 @@ impl Runner {
     /// [`Error::IsolationRequired`] if the settings demand more than the kernel gives; a root that is not there.
     pub fn open(settings: Settings) -> Result<Runner> {
         let mut settings = settings;
-        let shared = shared_folders(&settings);
-        settings.extra_write.extend(shared);
+        settings.shared_caches = shared_folders(&settings);
         for list in [
             &mut settings.write_roots,
             &mut settings.read_roots,
             &mut settings.homes,
             &mut settings.extra_write,
+            &mut settings.shared_caches,
         ] {
             canonical(list)?;
         }
@@ -321,14 +321,16 @@ impl Runner {
             max_output: spec.max_output,
             check_interval: CANCEL_CHECK_INTERVAL,
         };
+        tree.wake_on(self.guard.changes());
         let ended = work(&mut tree, &mut terms, &mut watch);
         // Reaps the helper: no process of the run is left that could race with the check of protected names.
         drop(tree);
         drop(tmp);
-        let Undone { quarantined, notes } = self.guard.after(watch);
+        let undone = self.guard.after(watch);
         let mut report = ended?;
-        report.quarantined = quarantined;
-        report.notes.extend(notes);
+        report.status = undone.status(report.status);
+        report.quarantined = undone.quarantined;
+        report.notes.extend(undone.notes);
         Ok(report)
     }
 
@@ -388,10 +390,19 @@ impl Runner {
             layered,
             ..self.plan(places, spec, target)
         };
-        let tree = self
+        let mut tree = self
             .start(&spec.cwd.fd, &plan, input, slot_request)
             .map_err(|error| broken("starting the helper", error))?
             .map_err(|failure| failed(&failure, &program.name))?;
+        if plan.supervises_renames() {
+            let descriptor = tree
+                .renames()
+                .map_err(|error| broken("starting the helper", error))?
+                .map_err(|failure| failed(&failure, &program.name))?;
+            if let Some(descriptor) = descriptor {
+                self.guard.supervise_renames(descriptor);
+            }
+        }
         Ok(Launched {
             program,
             tree,
@@ -443,7 +454,7 @@ impl Runner {
             rustix::fs::open("/", flags, Mode::empty()).map_err(|errno| wrong(errno.into()))?;
         let (kinds, sockets) = self.sockets();
         let level = ConfinementLevel::new(self.features, None, self.settings.network);
-        let watch = self.guard.before(&level, GitAccess::Merged);
+        let watch = self.guard.before(&level, GitAccess::ReadWrite);
         let plan = Plan {
             features: self.features,
             places: watch.places(),

@@ -121,8 +121,12 @@ pub struct Settings {
     pub read_roots: Vec<PathBuf>,
     /// Directories below the write roots whose protected names are looked after wherever they are: the workspace.
     pub homes: Vec<PathBuf>,
-    /// Further writable places (`mcp.exec.extra_write`); what they hold is not protected.
+    /// Further writable places (`mcp.exec.extra_write`). Repositories in them are protected as in the write roots.
     pub extra_write: Vec<PathBuf>,
+    /// The user's cache folders where commands share them, found at start; what they hold is not protected.
+    pub shared_caches: Vec<PathBuf>,
+    /// Git directories outside the write roots that commands may use: those that the user's own files name.
+    pub git_dirs: Vec<PathBuf>,
     /// Files of the server (configuration, audit, policy) that no command changes.
     pub protected: Vec<PathBuf>,
     /// The state directory, hidden from commands; what they plant is moved there. Must exist before commands run.
@@ -151,7 +155,8 @@ impl Settings {
 
     /// Where commands can write.
     pub(super) fn writable(&self) -> impl Iterator<Item = &PathBuf> {
-        self.write_roots.iter().chain(&self.extra_write)
+        let places = self.write_roots.iter().chain(&self.extra_write);
+        places.chain(&self.shared_caches)
     }
 
     /// What commands of the restricted profile may read: the roots, and the system's programs and libraries.
@@ -196,6 +201,8 @@ impl Default for Settings {
             read_roots: Vec::new(),
             homes: Vec::new(),
             extra_write: Vec::new(),
+            shared_caches: Vec::new(),
+            git_dirs: Vec::new(),
             protected: Vec::new(),
             state_dir: None,
             sees: None,

@@ -42,6 +42,9 @@ pub(super) struct Tree {
     input: Option<File>,
     gone: bool,
     block: ReadBlock,
+    /// Readable when something else has happened that the follower looks at.
+    wake: Option<OwnedFd>,
+    is_woken: bool,
     /// Removed last, when no process is left in it.
     _cgroup: Option<RunCgroup>,
 }
@@ -113,6 +116,8 @@ impl Tree {
             input: ours.input,
             gone: false,
             block: ReadBlock::new(READ_BLOCK_BYTES),
+            wake: None,
+            is_woken: false,
             _cgroup: None,
         }
     }
@@ -124,6 +129,23 @@ impl Tree {
     /// Waits for the file system that holds the layers of a run. Returns a descriptor of its root.
     pub(super) fn layers(&mut self) -> io::Result<Result<OwnedFd, Failure>> {
         self.descriptor_after(|report| matches!(report, Report::Layers))
+    }
+
+    /// Waits for the descriptor from which the run's renames are received; nothing where the kernel gives none.
+    pub(super) fn renames(&mut self) -> io::Result<Result<Option<OwnedFd>, Failure>> {
+        match plan::receive(&self.leash)? {
+            Report::Failed(failure) => Ok(Err(failure)),
+            Report::Renames {
+                are_supervised: false,
+            } => Ok(Ok(None)),
+            Report::Renames {
+                are_supervised: true,
+            } => {
+                let descriptor = fds::receive(&self.leash)?.pop();
+                Ok(Ok(Some(descriptor.ok_or(io::ErrorKind::InvalidData)?)))
+            }
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
     }
 
     /// Waits for the start of a command that has an input. Returns a descriptor of its process.
@@ -164,6 +186,16 @@ impl Tree {
         self.out.take()
     }
 
+    /// Makes [`Tree::next`] return early when this descriptor can be read.
+    pub(super) fn wake_on(&mut self, wake: Option<OwnedFd>) {
+        self.wake = wake;
+    }
+
+    /// Whether it could be, since this was last asked.
+    pub(super) fn take_wake(&mut self) -> bool {
+        std::mem::take(&mut self.is_woken)
+    }
+
     /// What happens next, waiting at most `timeout`.
     pub(super) fn next(&mut self, timeout: Duration) -> io::Result<Event> {
         match plan::take(&mut self.inbox)? {
@@ -174,12 +206,19 @@ impl Tree {
             Some(report) => return Ok(Event::Report(report)),
             None => {}
         }
-        let mut watched = Vec::with_capacity(3);
-        let mut owners = Vec::with_capacity(3);
+        let mut watched = Vec::with_capacity(4);
+        let mut owners = Vec::with_capacity(4);
         for (fd, owner) in [
             (self.out.as_ref().map(AsFd::as_fd), Owner::Out),
             (self.err.as_ref().map(AsFd::as_fd), Owner::Err),
             ((!self.gone).then(|| self.leash.as_fd()), Owner::Leash),
+            (
+                self.wake
+                    .as_ref()
+                    .filter(|_| !(self.gone || self.is_woken))
+                    .map(AsFd::as_fd),
+                Owner::Wake,
+            ),
         ] {
             if let Some(fd) = fd {
                 watched.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
@@ -196,6 +235,10 @@ impl Tree {
             return Ok(Event::Nothing);
         };
         match owner {
+            Owner::Wake => {
+                self.is_woken = true;
+                Ok(Event::Nothing)
+            }
             Owner::Out => {
                 let read = read(&mut self.out, &mut self.block)?;
                 Ok(Event::Output(Stream::Stdout, read))
@@ -274,6 +317,7 @@ enum Owner {
     Out,
     Err,
     Leash,
+    Wake,
 }
 
 /// Reads what is there, and lets go of what has ended.

@@ -109,9 +109,7 @@ fn existing(pattern: &Path, name: &str) -> Vec<HiddenPlace> {
             .collect(),
         _ => vec![pattern.to_owned()],
     };
-    let is_redacted = REDACTED_FILES
-        .iter()
-        .any(|end| Path::new(name).ends_with(end));
+    let is_redacted = is_redacted(Path::new(name));
     let real = found.iter().filter_map(|path| {
         // Most places do not exist, and one status call says so; finding a real name takes one call for each component.
         path.symlink_metadata().ok()?;
@@ -124,6 +122,11 @@ fn existing(pattern: &Path, name: &str) -> Vec<HiddenPlace> {
         })
     });
     real.collect()
+}
+
+/// Whether a hidden file is shown without its secrets.
+pub(super) fn is_redacted(path: &Path) -> bool {
+    REDACTED_FILES.iter().any(|end| path.ends_with(end))
 }
 
 #[expect(

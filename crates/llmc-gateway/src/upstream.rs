@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use llmc_exec::{ExecRequest, GitAccess, RunOwner, Runner, Settings};
+use llmc_exec::{ExecRequest, RunOwner, Runner, Settings};
 use llmc_host::{OpenDir, PathRules, Roots, lock};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
@@ -442,8 +442,6 @@ fn start_child(child: &ChildLaunch, idle: Duration) -> Result<ChildProcess> {
             principal: &principal,
             session: "",
         },
-        // It outlives every call, so there is no moment at which its changes of a repository could be merged.
-        git: GitAccess::ReadOnly,
         ..ExecRequest::new(&child.argv, &dir, Duration::MAX)
     };
     ChildProcess::start(runner, &request, idle, secrets.collect())

@@ -63,7 +63,7 @@ pub use read_block::ReadBlock;
 pub use repository::RepositoryStamp;
 pub use roots::{FinalLink, RootedPath, Roots, file_type, refuse_kernel_file_system};
 pub use rules::{
-    Access, CONFIG_FILE, PROTECTED_NAMES, PathRules, STATE_DIR, is_protected_name,
+    Access, CONFIG_FILE, GIT_STATE_DIR, PROTECTED_NAMES, PathRules, STATE_DIR, is_protected_name,
     protected_git_entry,
 };
 pub use sync::lock;

@@ -19,6 +19,8 @@ use crate::git_config::included_git_configs;
 
 /// The state directory's name inside a workspace.
 pub const STATE_DIR: &str = ".llmc";
+/// What it is called in a git directory.
+pub const GIT_STATE_DIR: &str = "llmc";
 /// The configuration file's name.
 pub const CONFIG_FILE: &str = "llmc.toml";
 
@@ -244,6 +246,18 @@ impl PathRules {
                 return Some(format!("the state directory {STATE_DIR}"));
             }
         }
+        let in_git = self.inside_git(path, &parts);
+        let is_state = |inner: &Vec<&[u8]>| {
+            inner
+                .first()
+                .is_some_and(|part| eq_name(part, GIT_STATE_DIR))
+        };
+        if let Some(inner) = in_git.as_ref().filter(|inner| is_state(inner)) {
+            let stub = inner.get(1).is_some_and(|part| eq_name(part, "stubs"));
+            if access != Access::Read || !stub {
+                return Some(state());
+            }
+        }
         let inside = self.state_dirs.iter().find_map(|dir| below(path, dir));
         if access == Access::Read {
             let stub = |rest: &Path| {
@@ -262,7 +276,7 @@ impl PathRules {
         if parts.iter().any(|part| eq_name(part, CONFIG_FILE)) {
             return Some(format!("the configuration {CONFIG_FILE}"));
         }
-        if let Some(inner) = self.inside_git(path, &parts) {
+        if let Some(inner) = in_git {
             if inner.is_empty() {
                 return Some("the repository's .git".to_owned());
             }

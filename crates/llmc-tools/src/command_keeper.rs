@@ -6,12 +6,15 @@ use std::sync::OnceLock;
 use llmc_config::{CachePolicy, ExecProfile, UpstreamLaunch};
 use llmc_exec::{
     CacheMode, Confinement, HIDDEN_PLACES, Profile, Runner, SYSTEM_SEARCH_PATH, Settings,
-    tool_search_path, user_home,
+    followed_git_dirs, is_followed, tool_search_path, user_home,
 };
 
 use crate::app::App;
 use crate::error::Result;
 use crate::state;
+
+/// In the state directory, once the git directories outside the roots were looked for.
+const LOOKED_AT_FILE: &str = "git-directories-looked-at";
 
 /// The runner of a server, once it is opened.
 #[derive(Debug, Default)]
@@ -67,6 +70,34 @@ impl App {
         places.collect()
     }
 
+    /// The git directories outside the roots that commands may use: those that the user's files named when a server was first
+    /// started here. What commands add to such files later gives them no rights.
+    fn followed_git_dirs(&self, roots: &[PathBuf]) -> Vec<PathBuf> {
+        let loaded = self.loaded();
+        let (Ok(store), Some(state)) = (loaded.trust.store(), self.stores()) else {
+            return Vec::new();
+        };
+        // A mark in the state directory can only say that there are none; rights are recorded outside the workspace.
+        let looked_at = state.join(LOOKED_AT_FILE);
+        let mut dirs = match store.git_dirs(&loaded.root) {
+            Ok(Some(recorded)) => recorded,
+            Ok(None) if !looked_at.exists() => {
+                let found = followed_git_dirs(roots);
+                let is_kept =
+                    found.is_empty() || store.record_git_dirs(&loaded.root, &found).is_ok();
+                let is_marked = std::fs::File::create_new(looked_at).is_ok();
+                if is_kept && is_marked {
+                    found
+                } else {
+                    Vec::new()
+                }
+            }
+            _ => Vec::new(),
+        };
+        dirs.retain(|dir| is_followed(dir, roots));
+        dirs
+    }
+
     /// What the configuration says about commands.
     pub fn command_settings(&self) -> Settings {
         let (loaded, mcp) = (self.loaded(), &self.config().mcp);
@@ -97,8 +128,13 @@ impl App {
             places.map(|&place| place.to_owned()).collect()
         });
         hidden.extend(self.own_secrets());
+        let git_dirs = match profile {
+            Profile::Unrestricted => self.followed_git_dirs(&write_roots),
+            Profile::Restricted => Vec::new(),
+        };
         Settings {
             profile,
+            git_dirs,
             home,
             search_path,
             local_sockets: profile == Profile::Unrestricted,

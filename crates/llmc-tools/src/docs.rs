@@ -94,7 +94,7 @@ fn explained(kind: ErrorKind) -> (&'static str, &'static str) {
         ),
         AuthFailed => (
             "The request carries no token, or one that is not known.",
-            "Send `Authorization: Bearer TOKEN`; without `LLMC_MCP_TOKEN` the token is in `.llmc/token`.",
+            "Send `Authorization: Bearer TOKEN`; without `LLMC_MCP_TOKEN` the token is in the file `token` of the state directory (`llmc state`).",
         ),
         InvalidPath => (
             "The path lies outside the roots, a link on it leads there, it is a special file, or its name is protected or \

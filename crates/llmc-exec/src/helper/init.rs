@@ -155,6 +155,18 @@ fn confine(plan: &Plan, stage: Option<&Stage>, leash: &UnixStream) -> Result<Opt
         seccomp::filter(plan.sockets)
             .map_err(|error| Failure::new(Some(Feature::Seccomp), "seccomp", error))?;
     }
+    if plan.supervises_renames() {
+        // Where the kernel has no such filter, what a rename makes is carried over a moment later.
+        let listener = seccomp::supervise_renames().ok();
+        let report = Report::Renames {
+            are_supervised: listener.is_some(),
+        };
+        let sent = plan::send(leash, &report).and_then(|()| match &listener {
+            Some(listener) => fds::send(leash, &[listener.as_fd()]),
+            None => Ok(()),
+        });
+        sent.map_err(|error| Failure::new(None, "handing over renames", error))?;
+    }
     Ok(abi)
 }
 

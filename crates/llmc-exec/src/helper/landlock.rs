@@ -60,6 +60,7 @@ pub(super) fn restrict(plan: &Plan, stage: Option<&Stage>) -> io::Result<u32> {
     // Only a /tmp of its own: the host's holds other people's files.
     if plan.features.mount {
         places.extend(["/tmp", "/dev/shm"].map(OsString::from));
+        places.extend(plan.places.git.iter().map(|git| git.git_dir.clone()));
         // What is written there ends in a private layer.
         let layers = stage
             .map(|stage| stage.layers.as_slice())

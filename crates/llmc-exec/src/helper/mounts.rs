@@ -15,15 +15,14 @@ use llmc_host::unescaped_mount_point;
 use rustix::fs::{self as rfs, CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags,
-    OpenTreeFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount,
-    mount_change, mount_remount, move_mount, open_tree,
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_change,
+    mount_remount, move_mount, open_tree,
 };
 
 use super::layered::Layers;
 use super::stage::layer_dir;
 use crate::level::Feature;
-use crate::plan::{GitOverlay, HiddenPlace, LINKS_DIR, Plan, Stage, outermost};
+use crate::plan::{GitMount, HiddenPlace, LINKS_DIR, Layer, Plan, Stage, outermost};
 
 /// Where a daemon's sockets are. `/var/run` is a link to the other almost everywhere.
 const RUN_DIRS: [&str; 2] = ["/run", "/var/run"];
@@ -68,18 +67,10 @@ pub(super) fn build(
     let layers = stage
         .map(|stage| stage.layers.as_slice())
         .unwrap_or_default();
-    let layers: Vec<(&OsStr, OwnedFd)> = layers
+    let layers: Vec<LayerClones<'_>> = layers
         .iter()
         .filter(|layer| !is_written(Path::new(&layer.path)))
-        .map(|layer| {
-            let dir = layer_dir(layer);
-            let clone =
-                open(dir.as_os_str()).and_then(|fd| clone_mount(&fd, OpenTreeFlags::empty()));
-            Ok((
-                layer.path.as_os_str(),
-                clone.map_err(at("opening", &layer.path))?,
-            ))
-        })
+        .map(LayerClones::new)
         .collect::<Result<_>>()?;
     let own_run: Vec<&Path> = RUN_DIRS
         .map(Path::new)
@@ -106,7 +97,7 @@ pub(super) fn build(
             || covered.iter().any(|dir| Path::new(path).starts_with(dir))
             || layers
                 .iter()
-                .any(|(dir, _)| Path::new(path).starts_with(dir))
+                .any(|layer| Path::new(path).starts_with(&layer.layer.path))
     };
     let shown: Vec<&OsStr> = outermost(&plan.places.read)
         .into_iter()
@@ -122,7 +113,12 @@ pub(super) fn build(
         .iter()
         .partition(|place| is_put_back(Path::new(&place.path)));
     let shown_clones = cloned(&shown)?;
-    let overlays = git_overlays(plan)?;
+    let git_dirs: Vec<GitClones<'_>> = plan
+        .places
+        .git
+        .iter()
+        .map(GitClones::new)
+        .collect::<Result<_>>()?;
     let nodes = device_nodes()?;
     let session_tmp = match tmp.filter(|_| own_tmp) {
         Some(dir) => {
@@ -151,7 +147,10 @@ pub(super) fn build(
         }
     }
     // Mounts of the host below a layer, which shows only what lies in the folder itself.
-    let layer_dirs: Vec<&OsStr> = layers.iter().map(|(dir, _)| *dir).collect();
+    let layer_dirs: Vec<&OsStr> = layers
+        .iter()
+        .map(|layer| layer.layer.path.as_os_str())
+        .collect();
     let inner = inner_mounts(mounted.keys(), &layer_dirs, &is_written);
     // The same for the run's own layers: those mounts are shown, and stay read-only.
     let inner_written = match own_layers {
@@ -185,9 +184,8 @@ pub(super) fn build(
         let _ = std::os::unix::fs::symlink(python, links.join("python"));
     }
     devices(nodes, plan.limits.tmp_bytes)?;
-    for (path, clone) in &layers {
-        attach(path, clone, &covered)?;
-        remount(clone, MountFlags::empty()).map_err(at("mounting", path))?;
+    for layer in &layers {
+        layer.attach(&covered)?;
     }
     for (path, clone) in &inner {
         attach(path.as_os_str(), clone, &covered)?;
@@ -238,17 +236,8 @@ pub(super) fn build(
     for path in &plan.places.pinned {
         bind(path, MountFlags::empty())?;
     }
-    for (path, overlay) in &overlays {
-        match overlay {
-            Some(overlay) => match open(path) {
-                Ok(onto) => move_onto(overlay, &onto).map_err(at("mounting", path))?,
-                // Another program has removed the repository meanwhile.
-                Err(Errno::NOENT) => {}
-                Err(errno) => return Err(at("opening", path)(errno)),
-            },
-            // It cannot be overlaid: read-only, then.
-            None => bind(path, MountFlags::RDONLY)?,
-        }
+    for git in &git_dirs {
+        git.attach(&covered)?;
     }
     for path in &plan.places.kept {
         bind(path, MountFlags::RDONLY)?;
@@ -261,46 +250,97 @@ pub(super) fn build(
     Ok(())
 }
 
-/// Overlays over git directories, made while their layers can still be written. At the start of a server an overlay that
-/// cannot be made is an error, so that the server knows; later it is `None`.
-fn git_overlays(plan: &Plan) -> Result<Vec<(&OsStr, Option<OwnedFd>)>> {
-    let mut made = Vec::new();
-    for git in &plan.places.git {
-        let overlay = match git_overlay(git) {
-            Ok(overlay) => Some(overlay),
-            Err(errno) if plan.target.is_none() => {
-                return Err(MountError {
-                    feature: Feature::GitOverlay,
-                    ..at("overlaying", &git.git_dir)(errno)
-                });
-            }
-            Err(_) => None,
-        };
-        made.push((git.git_dir.as_os_str(), overlay));
-    }
-    Ok(made)
+/// What is mounted for a private layer.
+struct LayerClones<'a> {
+    layer: &'a Layer,
+    all: OwnedFd,
+    /// The folders that are writable where the rest is not.
+    tool_folders: Vec<(PathBuf, OwnedFd)>,
 }
 
-fn git_overlay(git: &GitOverlay) -> Result<OwnedFd, Errno> {
-    let layer = Path::new(&git.layer);
-    let fs = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    fsconfig_set_flag(&fs, "userxattr")?;
-    fsconfig_set_string(&fs, "index", "off")?;
-    let dirs = [
-        ("lowerdir", PathBuf::from(&git.git_dir)),
-        ("upperdir", layer.join("upper")),
-        ("workdir", layer.join("work")),
-    ];
-    // By descriptor: no link is followed, and no character in a name is special.
-    let mut opened = Vec::new();
-    for (key, dir) in dirs {
-        let fd = open(dir.as_os_str())?;
-        fsconfig_set_string(&fs, key, format!("/proc/self/fd/{}", fd.as_raw_fd()))?;
-        opened.push(fd);
+impl<'a> LayerClones<'a> {
+    fn new(layer: &'a Layer) -> Result<LayerClones<'a>> {
+        let dir = layer_dir(layer);
+        let clone = |path: &Path| {
+            open(path.as_os_str()).and_then(|fd| clone_mount(&fd, OpenTreeFlags::empty()))
+        };
+        let mut tool_folders = Vec::new();
+        for name in layer.tool_folders.iter().flatten() {
+            match clone(&dir.join(name)) {
+                Ok(folder) => tool_folders.push((Path::new(&layer.path).join(name), folder)),
+                // It is not there, or a link.
+                Err(Errno::NOENT | Errno::LOOP | Errno::NOTDIR) => {}
+                Err(errno) => return Err(at("opening", &layer.path)(errno)),
+            }
+        }
+        Ok(LayerClones {
+            layer,
+            all: clone(&dir).map_err(at("opening", &layer.path))?,
+            tool_folders,
+        })
     }
-    fsconfig_create(&fs)?;
-    let flags = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
-    fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, flags)
+
+    fn attach(&self, covered: &[&Path]) -> Result<()> {
+        let path = &self.layer.path;
+        attach(path, &self.all, covered)?;
+        for (path, folder) in &self.tool_folders {
+            attach(path.as_os_str(), folder, &[])?;
+            remount(folder, MountFlags::empty()).map_err(at("mounting", path.as_os_str()))?;
+        }
+        let flags = match self.layer.tool_folders {
+            Some(_) => MountFlags::RDONLY,
+            None => MountFlags::empty(),
+        };
+        remount(&self.all, flags).map_err(at("mounting", path))
+    }
+}
+
+/// What is mounted for a git directory, opened while it still can be written.
+struct GitClones<'a> {
+    git: &'a GitMount,
+    top: OwnedFd,
+    /// Directories below it, with how they are mounted.
+    inner: Vec<(PathBuf, OwnedFd, MountFlags)>,
+}
+
+impl<'a> GitClones<'a> {
+    fn new(git: &'a GitMount) -> Result<GitClones<'a>> {
+        let clone = |path: &OsStr| {
+            open(path)
+                .and_then(|fd| clone_mount(&fd, OpenTreeFlags::empty()))
+                .map_err(at("opening", path))
+        };
+        let dir = Path::new(&git.git_dir);
+        let mut inner = Vec::new();
+        let direct = git.direct.iter().map(|name| (name, MountFlags::empty()));
+        let read_only = git.read_only.iter().map(|name| (name, MountFlags::RDONLY));
+        for (name, flags) in direct.chain(read_only) {
+            let path = dir.join(name);
+            let opened = clone(path.as_os_str())?;
+            inner.push((path, opened, flags));
+        }
+        let info = clone(&git.objects_info)?;
+        inner.push((dir.join("objects/info"), info, MountFlags::empty()));
+        Ok(GitClones {
+            git,
+            top: clone(&git.top)?,
+            inner,
+        })
+    }
+
+    fn attach(&self, covered: &[&Path]) -> Result<()> {
+        let path = &self.git.git_dir;
+        attach(path, &self.top, covered)?;
+        remount(&self.top, MountFlags::empty()).map_err(at("mounting", path))?;
+        for (path, clone, flags) in &self.inner {
+            let path = path.as_os_str();
+            let onto = open(path).map_err(at("opening", path))?;
+            move_onto(clone, &onto)
+                .and_then(|()| remount(clone, *flags))
+                .map_err(at("mounting", path))?;
+        }
+        Ok(())
+    }
 }
 
 /// Mounts a `/proc` that knows only this pid namespace. Read-only: as root, its switches are the host's. Calls `before`

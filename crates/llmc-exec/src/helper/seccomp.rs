@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::OwnedFd;
 
+use llmc_supervise::{Instruction, install};
 use nix::libc;
 use seccompiler::{apply_filter, sock_filter};
 
@@ -86,6 +88,16 @@ const CREATE: &[(i64, u32)] = &[
     (libc::SYS_openat, 2),
 ];
 
+/// Calls that a supervisor answers ([`supervise_renames`]); removals of directories by `unlinkat` too.
+const SUPERVISED: &[i64] = &[
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_rename,
+    libc::SYS_renameat,
+    libc::SYS_renameat2,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_rmdir,
+];
+
 /// The machine whose calls are numbered as above. Other ways into the kernel (32-bit code) number them differently.
 #[cfg(target_arch = "x86_64")]
 const MACHINE: u32 = 0xc000_003e;
@@ -117,6 +129,39 @@ type Block = Vec<sock_filter>;
 /// Filters this thread and all that come from it.
 pub(super) fn filter(sockets: Sockets) -> io::Result<()> {
     apply_filter(&program(sockets)?).map_err(io::Error::other)
+}
+
+/// Hands renames and removals of directories of this thread, and of all that come from it, to a supervisor.
+pub(super) fn supervise_renames() -> io::Result<OwnedFd> {
+    let notify = || step(RETURN, libc::SECCOMP_RET_USER_NOTIF);
+    let mut calls: BTreeMap<u32, Block> = BTreeMap::new();
+    for call in SUPERVISED {
+        let call = u32::try_from(*call).map_err(io::Error::other)?;
+        calls.insert(call, vec![notify()]);
+    }
+    let mut removal = vec![
+        step(LOAD, argument(2)),
+        branch(IF_ANY_BIT, libc::AT_REMOVEDIR as u32, 0, 1),
+        notify(),
+    ];
+    removal.extend(allow());
+    calls.insert(
+        u32::try_from(libc::SYS_unlinkat).map_err(io::Error::other)?,
+        removal,
+    );
+    let calls: Vec<(u32, Block)> = calls.into_iter().collect();
+    let mut program = preamble();
+    program.extend(search(&calls, &allow()));
+    let program: Vec<Instruction> = program
+        .iter()
+        .map(|one| Instruction {
+            code: one.code,
+            jt: one.jt,
+            jf: one.jf,
+            k: one.k,
+        })
+        .collect();
+    install(&program)
 }
 
 /// Lets this thread, and whatever it becomes, start threads but no process. Comes on top of [`filter`].

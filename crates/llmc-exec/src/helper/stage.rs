@@ -18,6 +18,7 @@ use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount,
 };
 
+use crate::home::MADE_TOOL_FOLDERS;
 use crate::layer_limit::TOO_LARGE_MARK;
 use crate::level::Feature;
 use crate::plan::{Failure, Layer, LayerStore, Stage};
@@ -146,6 +147,12 @@ fn mount_overlay(layer: &Layer, store: &Path, merged: &Path) -> io::Result<()> {
     let options = CString::new(options.into_vec())?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     mount("overlay", merged, "overlay", flags, options.as_c_str())?;
+    if layer.tool_folders.is_some() {
+        for name in MADE_TOOL_FOLDERS {
+            // In the layer, not in the user's folder. One that is there, or a link in its place, stays.
+            let _ = DirBuilder::new().mode(0o755).create(merged.join(name));
+        }
+    }
     // The kernel makes it without permissions, and then its owner can neither list nor delete the state directory.
     let _ = std::fs::set_permissions(work.join("work"), Permissions::from_mode(0o700));
     Ok(())

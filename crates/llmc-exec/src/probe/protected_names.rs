@@ -71,8 +71,9 @@ impl Prober<'_> {
         let dir = hooks.to_owned();
         Trial::at_real_place(what, hooks, &words, move |attempt| {
             if place == Place::New {
-                // What was taken away is the hooks directory, or the repository around it.
+                // What was taken away is the hook, its directory, or the repository around it.
                 for taken in moved(attempt) {
+                    remove_file(&taken, text);
                     for hooks in [taken.clone(), taken.join("hooks")] {
                         remove_file(&hooks.join(text), text);
                         let _ = std::fs::remove_dir(hooks);
@@ -81,7 +82,7 @@ impl Prober<'_> {
                 }
             }
             let stays = remove_file(&dir.join(text), text);
-            if stays && place == Place::New {
+            if place == Place::New {
                 // Only if empty.
                 let _ = std::fs::remove_dir(&dir);
                 let _ = dir.parent().map(std::fs::remove_dir);

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::trial::own_program;
 use crate::settings::Settings;
+use crate::view::is_redacted;
 use llmc_host::OpenDir;
 
 /// How long a process that was killed may take to be gone, and one that was started to be there.
@@ -235,56 +236,60 @@ impl Drop for Victim {
     }
 }
 
-/// A secret where users keep theirs: a file in an existing hidden folder, or a hidden file that did not exist.
+/// How much of a credential is compared.
+const CREDENTIAL_BYTES: u64 = 64;
+
+/// A credential of the user's that is there, and how it begins. None is made for a test.
 #[derive(Debug)]
-pub(super) struct Credential(PathBuf);
+pub(super) struct Credential {
+    path: PathBuf,
+    start: Vec<u8>,
+}
 
 impl Credential {
-    pub(super) fn new(settings: &Settings, home: &Path, mark: &str) -> Result<Credential, String> {
-        let places = settings.hidden.iter().filter(|place| !place.contains('*'));
-        let places: Vec<PathBuf> = places
-            .filter_map(|place| Some(home.join(place.strip_prefix("~/")?)))
-            .collect();
-        let in_folders = places.iter().filter(|place| place.is_dir());
-        let in_folders = in_folders.map(|place| place.join(mark));
-        let absent = places
-            .iter()
-            .filter(|place| place.symlink_metadata().is_err())
-            .filter(|place| place.parent().is_some_and(Path::is_dir))
-            .cloned();
-        in_folders
-            .chain(absent)
-            .find(|file| new_private_file(file, mark).is_ok())
-            .map(Credential)
-            .ok_or_else(|| "no hidden place of the home directory can be written".to_owned())
+    pub(super) fn find(settings: &Settings, home: &Path) -> Option<Credential> {
+        let names = settings.hidden.iter().filter(|place| !place.contains('*'));
+        let places = names.filter_map(|place| Some(home.join(place.strip_prefix("~/")?)));
+        places
+            .flat_map(|place| match std::fs::read_dir(&place) {
+                Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
+                Err(_) => vec![place],
+            })
+            // A settings file is shown, without its secrets.
+            .filter(|file| !is_redacted(file))
+            .find_map(Credential::of)
+    }
+
+    fn of(path: PathBuf) -> Option<Credential> {
+        let is_file = path.symlink_metadata().is_ok_and(|status| status.is_file());
+        let mut start = Vec::new();
+        #[expect(clippy::disallowed_methods, reason = "compared here, and not shown")]
+        let file = std::fs::File::open(&path).ok().filter(|_| is_file)?;
+        file.take(CREDENTIAL_BYTES).read_to_end(&mut start).ok()?;
+        // Little may be read by chance.
+        (start.len() >= 8).then_some(Credential { path, start })
     }
 
     pub(super) fn path(&self) -> String {
-        self.0.display().to_string()
+        self.path.display().to_string()
+    }
+
+    /// How it begins.
+    pub(super) fn start(&self) -> &[u8] {
+        &self.start
     }
 }
 
-impl Drop for Credential {
-    #[expect(clippy::disallowed_methods, reason = "a file made here")]
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
-/// A file in the home directory, outside the places that commands may write.
+/// A name in the home directory that is not there, outside the places that commands may write.
 #[derive(Debug)]
 pub(super) struct HomeFile(PathBuf);
 
 impl HomeFile {
     pub(super) fn new(settings: &Settings, home: &Path, mark: &str) -> Result<HomeFile, String> {
         let home = std::fs::canonicalize(home).map_err(|error| error.to_string())?;
-        if settings.writable().any(|root| home.starts_with(root)) {
-            return Err("commands may write the home directory".to_owned());
-        }
-        let file = home.join(format!(".{mark}"));
-        match new_private_file(&file, "") {
-            Ok(()) => Ok(HomeFile(file)),
-            Err(error) => Err(format!("the home directory cannot be written: {error}")),
+        match settings.writable().any(|root| home.starts_with(root)) {
+            true => Err("commands may write the home directory".to_owned()),
+            false => Ok(HomeFile(home.join(format!(".{mark}")))),
         }
     }
 
@@ -292,19 +297,10 @@ impl HomeFile {
         self.0.display().to_string()
     }
 
-    /// Whether the file holds this; it no longer does then.
-    #[expect(clippy::disallowed_methods, reason = "a file made here")]
-    pub(super) fn was_written(&self, mark: &str) -> bool {
-        let written = std::fs::read(&self.0).is_ok_and(|text| text == mark.as_bytes());
-        let _ = std::fs::write(&self.0, "");
-        written
-    }
-}
-
-impl Drop for HomeFile {
-    #[expect(clippy::disallowed_methods, reason = "a file made here")]
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+    /// Whether it was made; it is deleted then.
+    #[expect(clippy::disallowed_methods, reason = "a file that an attempt made")]
+    pub(super) fn was_made(&self) -> bool {
+        std::fs::remove_file(&self.0).is_ok()
     }
 }
 

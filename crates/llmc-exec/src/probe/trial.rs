@@ -105,6 +105,24 @@ impl<'t> Trial<'t> {
         })
     }
 
+    /// At a place of the user's where nothing may be made for a test; only inside.
+    pub(super) fn only_inside(
+        what: &'static str,
+        claim: Claim,
+        words: &[&str],
+        escaped: impl FnMut(&Attempt) -> bool + 't,
+    ) -> Test<'t> {
+        Test::Trial(Trial {
+            what,
+            aim: TargetKind::File,
+            claim,
+            outside: None,
+            inside: owned(words),
+            place: None,
+            escaped: Box::new(escaped),
+        })
+    }
+
     /// Whether the attempt works outside the boundary; if not, the test proves nothing.
     fn works_outside(&mut self, attempt: Result<Attempt, String>) -> Result<(), String> {
         match attempt {
@@ -239,10 +257,9 @@ impl Attempt {
         }
     }
 
-    pub(super) fn got_hold_of(&self, mark: &str) -> bool {
-        self.got
-            .windows(mark.len())
-            .any(|part| part == mark.as_bytes())
+    pub(super) fn got_hold_of(&self, mark: impl AsRef<[u8]>) -> bool {
+        let mark = mark.as_ref();
+        self.got.windows(mark.len()).any(|part| part == mark)
     }
 }
 

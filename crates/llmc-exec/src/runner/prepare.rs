@@ -7,6 +7,7 @@ use super::{ExecRequest, RunOwner, Runner};
 use crate::environment::{is_variable, virtual_env};
 use crate::error::{Error, Result};
 use crate::follow::{MAX_RUN_TIME, broken};
+use crate::home::TOOL_FOLDERS;
 use crate::plan::{LINKS_DIR, Layer, Places, Plan, Sockets, Stage, Target, View, file_name_of, os};
 use crate::settings::Profile;
 use crate::tmp::OwnTmp;
@@ -88,6 +89,8 @@ impl Runner {
             Layer {
                 path: layer.path.clone().into_os_string(),
                 store: dir.as_ref().map(|dir| dir.join(&name).into_os_string()),
+                tool_folders: (self.settings.home.as_ref() == Some(&layer.path))
+                    .then(|| TOOL_FOLDERS.map(OsString::from).to_vec()),
                 name,
             }
         });

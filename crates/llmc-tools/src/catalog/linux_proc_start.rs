@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use llmc_exec::{ExecRequest, GitAccess, Io, ProcessOptions};
+use llmc_exec::{Io, ProcessOptions};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::cx::Cx;
 use crate::error::{ErrorKind, Result};
 use crate::render::Document;
-use crate::shell::CommandWords;
+use crate::shell::{self, CommandWords};
 use crate::tool::{Effect, Tool};
 
 /// Bytes of output that are kept of one process.
@@ -63,12 +63,10 @@ impl Tool for LinuxProcStart {
                 .linux()
                 .roots
                 .open_dir(args.cwd.as_deref().unwrap_or("."))?;
+            shell::git_refusal::check(cx, &words, &cwd.path.absolute())?;
             let (app, caller) = (cx.app(), cx.caller());
             let env = caller.environment();
-            let spec = ExecRequest {
-                git: GitAccess::ReadOnly,
-                ..caller.exec_request(&words.argv, &cwd, &env)
-            };
+            let spec = caller.exec_request(&words.argv, &cwd, &env);
             let manner = ProcessOptions {
                 io,
                 idle: app

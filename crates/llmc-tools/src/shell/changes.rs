@@ -412,7 +412,7 @@ impl Collector<'_> {
                 String::new()
             };
             notes.push(format!(
-                "protected names, which a real run would not keep: {}{more}",
+                "protected names, of which a real run would keep only what is harmless: {}{more}",
                 named.join(", ")
             ));
         }
@@ -448,7 +448,11 @@ fn is_protected(below: &[OsString], is_new: bool) -> bool {
         .position(|part| part.eq_ignore_ascii_case(b".git"));
     match git {
         Some(at) if at + 1 == parts.len() => is_new,
-        Some(at) => protected_git_entry(&parts[at + 1..]).is_some(),
+        // Samples come with every repository.
+        Some(at) => {
+            protected_git_entry(&parts[at + 1..]).is_some()
+                && !parts.last().is_some_and(|name| name.ends_with(b".sample"))
+        }
         None => parts.last().is_some_and(|name| is_protected_name(name)),
     }
 }

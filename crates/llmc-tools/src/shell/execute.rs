@@ -21,7 +21,7 @@ use super::output::{CommandOutput, RunOutput};
 use super::spool::{SharedSpool, Spool};
 use super::te_output::{OutputOwner, TeOutput};
 use super::wait::{WaitLimit, Waited, wait_for_end};
-use super::{TE, operator_te, report};
+use super::{TE, git_refusal, operator_te, report};
 use crate::budget;
 use crate::catalog::te_handle;
 use crate::cx::{Cx, Form, Surface};
@@ -245,6 +245,7 @@ fn run(cx: &Cx, request: &CommandRequest, cancel: &CancelToken) -> Result<RunOut
         .files()
         .roots
         .open_dir(request.cwd.as_deref().unwrap_or("."))?;
+    git_refusal::check(cx, &request.words, &cwd.path.absolute())?;
     let env = cx.caller().environment();
     let spec = cx.caller().exec_request(&request.words.argv, &cwd, &env);
     let through_operator = if operator_te::is_configured(cx) {
@@ -482,11 +483,13 @@ fn late_notes(cx: &Cx, words: &CommandWords, capture: &Capture) -> Vec<String> {
     }
     notes.extend(taken_away(cx, &capture.quarantined));
     let failed = capture.status.is_some_and(|status| !status.is_success());
-    notes.extend(
-        failed
-            .then(|| git_configuration_note(&words.printed_by))
-            .flatten(),
-    );
+    if failed && words.text.contains("git") && is_printed(&capture.spool, "cross-device link") {
+        notes.push(
+            "LLMC shows each git directory as a mount of its own, so one cannot be moved into another: ask the user to run it \
+             in their own shell"
+                .to_owned(),
+        );
+    }
     let is_shell_line = words.argv.len() > 1 && words.argv.last() == Some(&words.text);
     if capture.status.is_some() && is_shell_line && background_jobs::leaves_job(&words.text) {
         notes.push(background_jobs::ENDED_WITH_COMMAND.to_owned());
@@ -501,10 +504,17 @@ fn late_notes(cx: &Cx, words: &CommandWords, capture: &Capture) -> Vec<String> {
     notes
 }
 
+/// Bytes of the ends of both outputs that are looked at for what a note explains.
+const EXPLAINED_BYTES: usize = 2048;
+
+fn is_printed(spool: &Spool, text: &str) -> bool {
+    let mut ends = spool.ends(EXPLAINED_BYTES).into_iter();
+    ends.any(|end| end.contains(text))
+}
+
 /// Whether a command says that a file below `/tmp` is not there.
 fn misses_temporary_file(spool: &Spool) -> bool {
-    const END_BYTES: usize = 2048;
-    let mut ends = spool.ends(END_BYTES).into_iter();
+    let mut ends = spool.ends(EXPLAINED_BYTES).into_iter();
     ends.any(|end| {
         let mut lines = end.lines();
         lines.any(|line| line.contains("/tmp/") && line.contains("No such file"))
@@ -514,17 +524,4 @@ fn misses_temporary_file(spool: &Spool) -> bool {
 /// What is to be said about protected names that a command made or changed.
 pub(crate) fn taken_away(cx: &Cx, taken: &[Quarantined]) -> Vec<String> {
     llmc_exec::quarantine_notes(taken, |path| cx.files().roots.display_absolute(path))
-}
-
-/// Explains git's own message about a configuration that it may not write.
-fn git_configuration_note(argv: &[String]) -> Option<String> {
-    let (program, rest) = argv.split_first()?;
-    let command = rest.iter().find(|word| !word.starts_with('-'))?;
-    let configures = ["config", "remote", "init"].contains(&command.as_str());
-    let is_git = program_name(std::slice::from_ref(program)) == "git";
-    (is_git && configures).then(|| {
-        "git's configuration and hooks are protected from commands: git config, remote and init fail by design; \
-         ask the user to run it"
-            .to_owned()
-    })
 }

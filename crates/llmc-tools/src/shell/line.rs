@@ -109,6 +109,29 @@ fn is_shell(word: &str) -> bool {
 /// The words of the only command of a shell line whose output is read; none where there are several, or where that cannot
 /// be determined.
 fn printing_command(line: &str) -> Vec<String> {
+    let mut printing = simple_commands(line)
+        .into_iter()
+        .filter(|command| !command.is_piped && !command.is_redirected && !command.is_silent());
+    match (printing.next(), printing.next()) {
+        (Some(only), None) => only.words,
+        _ => Vec::new(),
+    }
+}
+
+/// The words of each simple command of a shell line; none where the line has more structure than lists and pipelines.
+pub(super) fn commands_of(words: &CommandWords) -> Vec<Vec<String>> {
+    match words.argv.as_slice() {
+        [shell, flag, line] if is_shell(shell) && matches!(flag.as_str(), "-c" | "-lc") => {
+            simple_commands(line)
+                .into_iter()
+                .map(|command| command.words)
+                .collect()
+        }
+        argv => vec![argv.to_vec()],
+    }
+}
+
+fn simple_commands(line: &str) -> Vec<SimpleCommand> {
     let mut commands = vec![SimpleCommand::default()];
     let mut word: Option<String> = None;
     let mut chars = line.chars().peekable();
@@ -179,15 +202,9 @@ fn printing_command(line: &str) -> Vec<String> {
     }
     end_word(&mut word, &mut commands);
     commands.retain(|command| !command.words.is_empty());
-    if commands.iter().any(SimpleCommand::is_keyword) {
-        return Vec::new();
-    }
-    let mut printing = commands
-        .into_iter()
-        .filter(|command| !command.is_piped && !command.is_redirected && !command.is_silent());
-    match (printing.next(), printing.next()) {
-        (Some(only), None) => only.words,
-        _ => Vec::new(),
+    match commands.iter().any(SimpleCommand::is_keyword) {
+        true => Vec::new(),
+        false => commands,
     }
 }
 

@@ -6,6 +6,7 @@ use llmc_exec::{ExitStatus, Io, ProcessOptions};
 use llmc_host::CancelToken;
 
 use super::execute::{MAX_OUTPUT_BYTES, RING_BYTES, feed, taken_away};
+use super::git_refusal;
 use super::line::CommandWords;
 use super::spool::SharedSpool;
 use super::wait::{Waited, kill, wait_for_end};
@@ -39,6 +40,7 @@ pub(crate) fn run_raw(cx: &Cx, request: RawRequest, cancel: &CancelToken) -> Res
         .files()
         .roots
         .open_dir(request.cwd.as_deref().unwrap_or("."))?;
+    git_refusal::check(cx, &request.words, &cwd.path.absolute())?;
     let env = cx.caller().environment();
     let spec = cx.caller().exec_request(&request.words.argv, &cwd, &env);
     let spool = SharedSpool::new(cx.app().stores().map(ToOwned::to_owned));

@@ -84,5 +84,5 @@ pub(crate) fn handles_json(list: &[HandleInfo]) -> String {
 
 pub(crate) fn unavailable(error: llmc_observe::Error) -> Error {
     Error::new(ErrorKind::Unavailable, error.to_string())
-        .hint("another process may hold .llmc/te_telemetry.db; calls work without it")
+        .hint("another process may hold te_telemetry.db in the state directory (`llmc state`); calls work without it")
 }

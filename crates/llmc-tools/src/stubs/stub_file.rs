@@ -1,4 +1,4 @@
-//! The stubs as a file, for editors and for people: `.llmc/stubs/tools.pyi`.
+//! The stubs as a file, for editors and for people: `stubs/tools.pyi` in the state directory.
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
