@@ -1,6 +1,7 @@
 //! Protected names: what decides over the agent, and what runs programs later.
 
 use std::path::Path;
+use std::process::Command;
 
 use llmc_exec::{Confinement, Protection};
 
@@ -44,14 +45,14 @@ fn existing() {
         let before = protected(&world);
         let runner = world.runner(Confinement::Auto);
         let ran = world.run(&runner, &argv);
+        // In the run's copy of a git directory a settings file can be written, which is told and changes nothing.
+        let is_in_copy = words[0] == "write" && words[1].ends_with("config");
         match runner.level().protected {
             Protection::Mount => {
-                assert_eq!(
-                    ran.finished.status.exit_code(),
-                    Some(1),
-                    "{words:?}: {ran:?}"
-                );
-                assert!(ran.finished.quarantined.is_empty(), "{words:?}: {ran:?}");
+                let is_reported = !ran.finished.quarantined.is_empty();
+                assert_eq!(is_reported, is_in_copy, "{words:?}: {ran:?}");
+                let is_refused = ran.finished.status.exit_code() == Some(1);
+                assert_eq!(is_refused, !is_in_copy, "{words:?}: {ran:?}");
                 assert_eq!(protected(&world), before, "{words:?}");
             }
             // Moves of whole directories are not covered, as the level states.
@@ -88,56 +89,67 @@ fn protected(world: &World) -> Vec<Option<String>> {
     .collect()
 }
 
+/// What is planted, and the name that is judged or moved away for it.
+const PLANTING: &[(&str, &str)] = &[
+    (
+        "mkdir -p lib/new/.git/hooks; echo x > lib/new/.git/hooks/pre-commit",
+        "lib/new/.git/hooks/pre-commit",
+    ),
+    (
+        "mkdir -p lib/new/.git/hooks; echo x > lib/new/.git/hooks/pre-commit; chmod 0 lib/new/.git/hooks",
+        "lib/new/.git/hooks/pre-commit",
+    ),
+    ("echo x > lib/llmc.toml", "lib/llmc.toml"),
+    ("mkdir lib/.llmc; echo x > lib/.llmc/token", "lib/.llmc"),
+    ("echo x > .git/config.worktree", ".git/config.worktree"),
+    ("ln -s /etc/passwd lib/llmc.toml", "lib/llmc.toml"),
+    (
+        "mv lib lib2; mkdir -p lib/nested/.git; echo x > lib/nested/.git/config",
+        "lib/nested/.git/config",
+    ),
+    (
+        "mkdir lib/.git; echo x > lib/.git/config; chmod 0 lib/.git",
+        "lib/.git/config",
+    ),
+    (
+        "mkdir -p lib/.git/modules/m; echo x > lib/.git/modules/m/config; chmod 0 lib/.git/modules/m",
+        "lib/.git/modules/m/config",
+    ),
+    ("echo 'gitdir: /x' > lib/.git", "lib/.git"),
+    ("ln -s /elsewhere lib/.git", "lib/.git"),
+];
+
 fn planting() {
-    let cases: &[(&str, &str)] = &[
-        (
-            "sh",
-            "mkdir -p lib/new/.git/hooks; echo x > lib/new/.git/hooks/pre-commit",
-        ),
-        ("sh", "echo x > lib/llmc.toml"),
-        ("sh", "mkdir lib/.llmc; echo forged > lib/.llmc/token"),
-        ("sh", "echo x > .git/config.worktree"),
-        ("sh", "ln -s /etc/passwd lib/llmc.toml"),
-        (
-            "sh",
-            "mv lib lib2; mkdir -p lib/nested/.git; echo x > lib/nested/.git/config",
-        ),
-        (
-            "sh",
-            "mkdir lib/.git; echo x > lib/.git/config; chmod 0 lib/.git",
-        ),
-    ];
-    let planted = [
-        "lib/new/.git",
-        "lib/llmc.toml",
-        "lib/.llmc",
-        ".git/config.worktree",
-        "lib/llmc.toml",
-        "lib/nested/.git",
-        "lib/.git",
-    ];
-    for ((program, script), name) in cases.iter().zip(planted) {
+    for (script, name) in PLANTING {
         let world = World::new();
         let runner = world.runner(Confinement::Auto);
         // It may be gone before the script has done everything.
-        let ran = world.run(&runner, &[program, "-c", script]);
+        let ran = world.run(&runner, &["sh", "-c", script]);
         let path = world.workspace.join(name);
+        // Made readable again, it still is not there.
+        let readable = Command::new("chmod")
+            .args(["-R", "u+rwX"])
+            .arg(world.workspace.join("lib"))
+            .status();
+        assert!(readable.unwrap().success());
+        // Of settings the harmless part stays, and what was there before is put back.
+        let is_kept = std::fs::read_to_string(&path).is_ok_and(|text| !text.contains('x'));
+        let is_gone = path.symlink_metadata().is_err();
+        assert!(is_kept || is_gone, "{script}: {name} is there: {ran:?}");
+        let mut taken = ran.finished.quarantined.iter();
+        let taken = taken.find(|taken| path.starts_with(&taken.path));
+        let taken = taken.unwrap_or_else(|| panic!("{script}: not reported: {ran:?}"));
+        // What is in the run's copy of a git directory is not moved.
+        let is_copied = name.starts_with(".git/") && runner.level().mountns;
         assert!(
-            path.symlink_metadata().is_err(),
-            "{script}: {name} is there: {ran:?}"
+            taken.moved_to.is_some() || is_kept || is_copied,
+            "{script}: {ran:?}"
         );
-        let taken = ran
-            .finished
-            .quarantined
-            .iter()
-            .find(|taken| taken.path == path);
-        let moved = taken.and_then(|taken| taken.moved_to.as_ref());
-        let moved = moved.unwrap_or_else(|| panic!("{script}: not reported: {ran:?}"));
-        assert!(
-            moved.starts_with(world.workspace.join(".llmc/quarantine")),
-            "{moved:?}"
-        );
-        assert!(moved.symlink_metadata().is_ok(), "{moved:?} is not there");
+        if let Some(moved) = &taken.moved_to {
+            let quarantine = world.workspace.join(".llmc/quarantine");
+            assert!(moved.starts_with(quarantine), "{moved:?}");
+            assert!(moved.symlink_metadata().is_ok(), "{moved:?} is not there");
+        }
     }
     // A root without any of them.
     let world = World::new();
@@ -146,11 +158,12 @@ fn planting() {
         let _ = std::fs::remove_file(&path).or_else(|_| std::fs::remove_dir_all(&path));
     }
     let runner = world.runner(Confinement::Auto);
-    let script = "mkdir -p .git/hooks; echo x > .git/hooks/pre-commit; echo x > llmc.toml; echo y > fine.txt";
+    let script = "mkdir -p .git/hooks; echo x > .git/hooks/pre-commit; echo x > llmc.toml; echo y > fine.txt; echo z > .git/fine";
     let ran = world.run(&runner, &["sh", "-c", script]);
     assert_eq!(ran.finished.quarantined.len(), 2, "{ran:?}");
     assert!(world.workspace.join("fine.txt").exists());
-    assert!(!world.workspace.join(".git").exists());
+    assert!(world.workspace.join(".git/fine").exists());
+    assert!(!world.workspace.join(".git/hooks/pre-commit").exists());
     assert!(!world.workspace.join("llmc.toml").exists());
 }
 
@@ -218,7 +231,7 @@ fn git() {
         return;
     }
     std::fs::remove_dir_all(world.workspace.join(".git")).unwrap();
-    let made = std::process::Command::new("git")
+    let made = Command::new("git")
         .args(["init", "-q"])
         .current_dir(&world.workspace)
         .env_clear()
@@ -239,14 +252,10 @@ fn git() {
     ok(
         "git -c safe.directory='*' checkout -q -b other && git -c safe.directory='*' status --short",
     );
-    for refused in ["git config user.name x", "git remote add o /x"] {
-        let ran = world.run(&runner, &["sh", "-c", refused]);
-        assert_ne!(
-            ran.finished.status.exit_code(),
-            Some(0),
-            "{refused}: {ran:?}"
-        );
-        assert!(ran.finished.quarantined.is_empty(), "{ran:?}");
+    ok("git config user.name x && git remote add o https://example.com/x.git");
+    let config = std::fs::read_to_string(world.workspace.join(".git/config")).unwrap();
+    for part in ["name = x", "url = https://example.com/x.git"] {
+        assert!(config.contains(part), "{config}");
     }
 }
 

@@ -153,8 +153,15 @@ echo new > $HOME/.cargo/registry/new
 rm $HOME/.cache/go-build/00
 mkdir -p $HOME/.npm/_logs $HOME/go/pkg/mod
 echo log > $HOME/.npm/_logs/1
-mv $HOME/.profile $HOME/.profile.old
 chmod 700 $HOME/.cargo";
+
+/// Places where a user would look for what was written: none of them is private to commands.
+const REFUSED: [&str; 4] = [
+    "notes.txt",
+    ".profile",
+    ".config/tool/settings",
+    "src/other/file",
+];
 
 fn private() {
     let home = Home::new();
@@ -173,9 +180,16 @@ fn private() {
     }
     assert!(has_layer(&runner), "{:?}", runner.layers());
     assert_eq!(code, Some(0), "{out}");
-    let look = "cat $HOME/.cargo/registry/index $HOME/.cargo/registry/new; ls $HOME/.cache/go-build; test -e $HOME/.profile || echo gone";
-    let wanted = "index\nchanged\nnew\ngone\n";
+    let look =
+        "cat $HOME/.cargo/registry/index $HOME/.cargo/registry/new; ls $HOME/.cache/go-build";
+    let wanted = "index\nchanged\nnew\n";
     assert_eq!(shell(&home.world, &runner, owner, look).1, wanted);
+    for name in REFUSED {
+        let line = format!("mkdir -p $(dirname $HOME/{name}); echo x >> $HOME/{name}");
+        let (code, out) = shell(&home.world, &runner, owner, &line);
+        assert_ne!(code, Some(0), "{name}: {out}");
+        assert!(out.contains("Read-only file system"), "{name}: {out}");
+    }
     // The workspace in the home directory is the real one.
     shell(&home.world, &runner, owner, "echo made > made.txt");
     assert!(home.world.workspace.join("made.txt").exists());
@@ -363,6 +377,8 @@ fn shared() {
 
 fn probes() {
     let home = Home::new();
+    // Probes read a credential that is there, and make none.
+    home.write(".ssh/id_test", SECRET);
     let before = home.state();
     for (confinement, network) in [
         (Confinement::Auto, false),

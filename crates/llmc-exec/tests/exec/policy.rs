@@ -135,6 +135,7 @@ fn environment() {
             "JAVA_HOME",
             "NVM_DIR",
             "CI",
+            "GIT_DISCOVERY_ACROSS_FILESYSTEM",
         ];
         for line in ran.out.lines() {
             let (name, _) = line.split_once('=').unwrap();

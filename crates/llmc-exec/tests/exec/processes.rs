@@ -24,7 +24,7 @@ pub(crate) fn list(add: &mut dyn FnMut(&'static str, fn())) {
     add("dropping_a_process_ends_it", dropped);
     add("a_killed_server_ends_its_processes", crash);
     add("an_idle_process_is_ended", idle);
-    add("what_a_process_plants_is_quarantined_at_its_end", planted);
+    add("what_a_process_plants_never_lasts_on_the_host", planted);
     add("the_host_knows_a_process_by_its_number", numbers);
     add("only_one_s_own_processes_are_aimed_at", aims);
     add("a_program_that_cannot_start_is_an_error", unstartable);
@@ -366,17 +366,24 @@ fn planted() {
     for manner in [PIPES, TERMINAL] {
         let world = World::new();
         let runner = world.runner(Confinement::Auto);
-        let name = world.workspace.join(".git/config.worktree");
-        let script = "echo '[core]' > .git/config.worktree; echo ready; read line";
+        let file = world.workspace.join(".git/config.worktree");
+        let is_there = || std::fs::read_to_string(&file).is_ok_and(|text| text.contains("evil"));
+        let script = "printf '[user]\\n\\tname = a\\n[core]\\n\\tfsmonitor = ./evil\\n' > .git/config.worktree
+                      echo ready; read line";
         let process = sh(&world, &runner, script, manner);
         until(&process, "ready");
-        assert_eq!(name.exists(), !runner.level().git_overlay);
+        assert_eq!(is_there(), !runner.level().mountns);
         process.stop(&[9], PROCESS_TIMEOUT).unwrap();
         let ending = process.ending().unwrap();
         if runner.level().protected != Protection::None {
-            let paths: Vec<&Path> = ending.quarantined.iter().map(|q| &*q.path).collect();
-            assert_eq!(paths, [name.as_path()]);
-            assert!(!name.exists(), "still there");
+            let left_out = ending.quarantined.iter();
+            let left_out: Vec<(&Path, &str)> = left_out
+                .map(|one| (&*one.path, one.rejected.as_ref().unwrap().item.as_str()))
+                .collect();
+            assert_eq!(left_out, [(file.as_path(), "core.fsmonitor")]);
+            assert!(!is_there(), "still there");
+            let text = std::fs::read_to_string(&file).unwrap();
+            assert!(text.contains("name = a"), "{text}");
         }
     }
 }

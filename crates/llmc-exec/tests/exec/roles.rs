@@ -61,6 +61,10 @@ pub(crate) fn main() -> Option<ExitCode> {
     match args[..] {
         ["__server", base, confinement] => Some(server(base.into(), confinement)),
         ["__keeper", base, confinement] => Some(keeper(base.into(), confinement)),
+        ["__halted", base] => {
+            crate::git_mirror::halt(&World::at(base.into()));
+            Some(ExitCode::FAILURE)
+        }
         ["__container", ref rest @ ..] => Some(container(rest)),
         _ if std::env::var_os(POISONED).is_none() => {
             let mut again = Command::new(std::env::current_exe().ok()?);

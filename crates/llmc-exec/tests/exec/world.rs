@@ -17,8 +17,13 @@ const FILES: &[(&str, &str)] = &[
     (".git/HEAD", "ref: refs/heads/main\n"),
     (".git/config", "[core]\n"),
     (".git/hooks/README", "none\n"),
+    (".git/objects/README", "none\n"),
+    (".git/refs/README", "none\n"),
     (".git/modules/m/config", "[core]\n"),
+    ("lib/nested/.git/HEAD", "ref: refs/heads/main\n"),
     ("lib/nested/.git/config", "[core]\n"),
+    ("lib/nested/.git/objects/README", "none\n"),
+    ("lib/nested/.git/refs/README", "none\n"),
     ("lib/nested/.git/hooks/README", "none\n"),
     ("artifacts/audit.csv", "a,b\n"),
 ];

@@ -196,10 +196,9 @@ fn the_workspace_is_the_nearest_folder_with_git() {
         .current_dir(workspace.path("deep/er"))
         .args(["tool", "stat", "--path", "a.txt"]);
     ok(&llmc_testkit::TestProcess::start(command).finish());
-    assert!(workspace.path(".llmc/.gitignore").is_file());
-    assert_eq!(workspace.read(".llmc/.gitignore"), "*\n");
-    let mode =
-        std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(workspace.path(".llmc")).unwrap());
+    assert!(!workspace.path(".llmc").exists());
+    let state = std::fs::metadata(workspace.path(".git/llmc")).unwrap();
+    let mode = std::os::unix::fs::MetadataExt::mode(&state);
     assert_eq!(mode & 0o777, 0o700);
 }
 

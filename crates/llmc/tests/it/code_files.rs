@@ -265,7 +265,7 @@ fn the_guards_of_the_tools_hold() {
         "open('.git/config', 'w')",
         "open('.git/config', 'a').write('x')",
         "open('llmc.toml', 'w')",
-        "open('.llmc/x', 'w')",
+        "open('.git/llmc/x', 'w')",
         "import os\nos.remove('.git/config')",
         "import os\nos.rename('a.txt', '.git/config')",
         "import os\nos.replace('a.txt', 'llmc.toml')",
@@ -291,7 +291,7 @@ fn the_guards_of_the_tools_hold() {
     assert_eq!(workspace.read("a.txt"), "one\n");
 
     // Another agent holds the file.
-    let locks = LeaseTable::open(&workspace.path(".llmc"), Duration::from_secs(60)).unwrap();
+    let locks = LeaseTable::open(&workspace.path(".git/llmc"), Duration::from_secs(60)).unwrap();
     let path = workspace.path("a.txt").canonicalize().unwrap();
     let held = locks.acquire(&[path], "another agent", "a.txt").unwrap();
     let script = "import errno\ntry:\n  with open('a.txt', 'w') as f: f.write('x')\nexcept OSError as e: print(e.errno == errno.EBUSY, e)";

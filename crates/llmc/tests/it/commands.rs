@@ -392,26 +392,21 @@ fn commands_can_be_switched_off() {
 }
 
 #[test]
-fn a_repository_that_a_command_makes_is_kept_aside_and_the_answer_says_where() {
+fn a_repository_that_a_command_makes_stays_without_what_runs_programs_and_the_answer_says_so() {
     let workspace = workspace("//- a.txt\none\n");
     let check = |name: &str, said: &str| {
+        assert!(workspace.path(name).join(".git/HEAD").is_file(), "{said}");
+        let config = workspace.read(format!("{name}/.git/config"));
         assert!(
-            said.contains(&format!("{name}/.git is protected")),
-            "{said}"
+            !config.contains("evil") && config.contains("repositoryformatversion"),
+            "{config}"
         );
-        let place = said.split("kept as ").nth(1).expect(said);
-        let place = place
-            .split([' ', ';', ',', '"', '\'', '\n'])
-            .next()
-            .unwrap();
-        assert!(place.starts_with(".llmc/quarantine/"), "{said}");
-        assert!(workspace.path(place).join("HEAD").is_file(), "{said}");
-        assert!(!workspace.path(name).join(".git").exists(), "{said}");
+        let hook = format!("{name}/.git/hooks/pre-commit");
+        assert!(!workspace.path(&hook).exists(), "{said}");
         for words in [
-            "the files beside it stay",
-            "git init, clone",
-            "Ask the user",
-            "/tmp",
+            "core.fsmonitor was not taken over",
+            "hooks run programs",
+            "in their own shell",
         ] {
             assert!(said.contains(words), "no {words:?}: {said}");
         }
@@ -426,24 +421,22 @@ fn a_repository_that_a_command_makes_is_kept_aside_and_the_answer_says_where() {
         llmc_testkit::skip("protected names of commands");
         return;
     }
-    let line = "git init -q sub && echo two > sub/b.txt";
-    check("sub", &client.text("run_cmd", json!({"command": line})));
-    assert_eq!(workspace.read("sub/b.txt"), "two\n");
-    let clone = "git init -q /tmp/r && cd /tmp/r && echo three > c.txt && git add c.txt && git -c user.name=a -c \
-                 user.email=a@b commit -qm x && git clone -q /tmp/r \"$OLDPWD/copy\"";
-    // Whether git got as far as the files before its directory was taken away depends on the machine.
-    check("copy", &client.text("run_cmd", json!({"command": clone})));
-    // What is said instead works.
-    let read = client.text(
-        "run_cmd",
-        json!({"command": "git -C /tmp/r log --format=%s"}),
+    let make = |name: &str| {
+        format!(
+            "git init -q {name} && git -C {name} config core.fsmonitor ./evil && echo evil > {name}/.git/hooks/pre-commit"
+        )
+    };
+    check(
+        "sub",
+        &client.text("run_cmd", json!({"command": make("sub")})),
     );
-    assert_eq!(read, "x\n");
+    // What is in order stays without a word.
+    let clone = "git -C sub -c user.name=a -c user.email=a@b commit -qm x --allow-empty && git clone -q sub copy";
+    let said = client.text("run_cmd", json!({"command": clone}));
+    assert!(!said.contains("# LLMC"), "{said}");
+    assert!(workspace.path("copy/.git/HEAD").is_file());
     // The same for a process in the background, a script, and a program that asks over HTTP.
-    let started = client.json(
-        "linux_proc_start",
-        json!({"argv": ["git", "init", "-q", "third"]}),
-    );
+    let started = client.json("linux_proc_start", json!({"command": make("third")}));
     let ended = loop {
         let read = json!({"proc_id": started["proc_id"], "timeout": 20});
         let read = client.json("linux_proc_read", read);
@@ -452,12 +445,15 @@ fn a_repository_that_a_command_makes_is_kept_aside_and_the_answer_says_where() {
         }
     };
     check("third", ended["note"].as_str().expect("a note"));
-    let script = "print(tools.run_cmd(argv=['git', 'init', '-q', 'fourth'])['meta']['notes'])";
+    let script = format!(
+        "print(tools.run_cmd(command='{}')['meta']['notes'])",
+        make("fourth")
+    );
     check(
         "fourth",
         &client.text("execute_code", json!({"code": script})),
     );
     let server = workspace.serve([""; 0]);
-    let body = server.tool("run_cmd", json!({"argv": ["git", "init", "-q", "fifth"]}));
+    let body = server.tool("run_cmd", json!({"command": make("fifth")}));
     check("fifth", &body.ok()["meta"]["notes"].to_string());
 }

@@ -32,6 +32,15 @@ fn probe_results(document: &Value) -> Vec<(&str, &str)> {
         .collect()
 }
 
+const CREDENTIAL: &str = "a private key of the test\n";
+
+/// A credential in the home directory: probes read one that is there, and make none.
+fn make_credential(workspace: &TestWorkspace) {
+    let dir = workspace.base().join("home/.ssh");
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join("id_test"), CREDENTIAL).unwrap();
+}
+
 #[test]
 fn doctor_tells_people_and_programs_the_same_and_leaves_no_trace() {
     let workspace = workspace("//- a.txt\none\n//- llmc.toml\n[mcp]\nmode = \"classic\"\n");
@@ -65,6 +74,7 @@ fn doctor_tells_people_and_programs_the_same_and_leaves_no_trace() {
 #[test]
 fn doctor_says_what_is_off_and_what_is_wrong() {
     let workspace = workspace("//- a.txt\none\n");
+    make_credential(&workspace);
     let off = [
         "--set",
         "mcp.exec.confinement=\"off\"",
@@ -77,6 +87,8 @@ fn doctor_says_what_is_off_and_what_is_wrong() {
     for (tried, verdict) in probe_results(&document) {
         assert_eq!(verdict, "not enforced", "{tried}");
     }
+    let key = std::fs::read_to_string(workspace.base().join("home/.ssh/id_test")).unwrap();
+    assert_eq!(key, CREDENTIAL, "a credential that is there is only read");
     assert_eq!(document["commands"]["interpreters"], json!([]));
     assert_eq!(
         document["commands"]["unresolved"][0]["name"],
@@ -150,6 +162,7 @@ fn an_end_does_not_wait_for_the_kernel_to_be_asked() {
 #[test]
 fn demands_that_cannot_be_met_are_start_errors() {
     let workspace = workspace("//- a.txt\none\n");
+    make_credential(&workspace);
     let run = |words: &[&str]| {
         let mut command = workspace.command_of("unshare");
         command

@@ -58,13 +58,28 @@ fn refused_git_configuration_is_explained() {
     let allowed = "mcp.tools.run_cmd_allowlist=[\"git\", \"ls\"]";
     let mut client = workspace.mcp(["--mode", "classic", "--set", allowed]);
     client.initialize("2025-11-25");
-    for command in ["git config user.name x", "git remote add o x", "git init"] {
-        let text = client.text("run_cmd", json!({"command": command}));
-        let fine = text.contains("fail by design") || !text.contains("exit ");
-        assert!(fine, "{command}: {text}");
-    }
     let text = client.text("run_cmd", json!({"command": "git config user.name x"}));
-    assert!(text.contains("fail by design"), "{text}");
+    assert!(
+        !text.contains("exit ") && !text.contains("# LLMC"),
+        "{text}"
+    );
+    let text = client.text(
+        "run_cmd",
+        json!({"command": "git config core.pager ./evil"}),
+    );
+    let words = [
+        "core.pager was not taken over",
+        "in their own shell",
+        "exit ",
+    ];
+    assert!(words.iter().all(|word| text.contains(word)), "{text}");
+    for command in [
+        "git config --global user.name x",
+        "git clone . /srv/elsewhere",
+    ] {
+        let code = client.code("run_cmd", json!({"command": command}));
+        assert_eq!(code, "COMMAND_DENIED", "{command}");
+    }
     // A program by another way to the same file, but not by another name.
     if std::fs::canonicalize("/bin").is_ok_and(|bin| bin == std::path::Path::new("/usr/bin")) {
         let text = client.text("run_cmd", json!({"argv": ["/bin/ls"]}));

@@ -37,7 +37,7 @@ pub(crate) fn snapshot(workspace: &TestWorkspace) -> BTreeMap<PathBuf, (u32, Vec
     while let Some(dir) = next.pop() {
         for entry in std::fs::read_dir(&dir).unwrap() {
             let path = entry.unwrap().path();
-            if path == workspace.path(".llmc") {
+            if path == workspace.path(".llmc") || path == workspace.path(".git/llmc") {
                 continue;
             }
             let status = std::fs::symlink_metadata(&path).unwrap();
@@ -160,13 +160,15 @@ fn a_commit_in_a_preview_leaves_refs_as_they_were() {
     assert!(text.contains("git .git/refs/heads/main ("), "{text}");
     assert!(text.contains("more files in .git"), "{text}");
     assert_eq!(snapshot(&workspace), before);
-    // What git runs stays protected, and what would be planted is named.
+    // What decides what git runs is named.
     let text = preview(
         &mut client,
         "git config user.name x; mkdir -p sub && git init -q sub 2>&1; true",
     );
     assert!(
-        text.contains("protected names, which a real run would not keep: sub/.git"),
+        text.contains(
+            "of which a real run would keep only what is harmless: .git/config, sub/.git"
+        ),
         "{text}"
     );
     assert_eq!(snapshot(&workspace), before);
