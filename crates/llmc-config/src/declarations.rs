@@ -144,7 +144,7 @@ settings! {
         /// Files and folders of the home directory that commands cannot see.
         hidden: Option<Vec<String>> = unset(list(Path, &["~/.ssh", "~/.aws"]))
             .rule("the places where credentials are usually stored").widens(IfRemoved),
-        /// Writes to tool caches such as `~/.cargo`: into a private layer, into the caches themselves, or refused.
+        /// Writes to tool caches such as `~/.cargo`: into a private layer, into the caches themselves, or refused. The rest of the home directory is read-only.
         caches: CachePolicy = choice(CachePolicy::Private).widens(IfLater(&["off", "private", "shared"])),
         /// How large the private layer of one principal may grow, in bytes, before the next start recreates it.
         cache_max_bytes: u64 = positive(10_737_418_240).widens(IfLarger),
@@ -500,7 +500,7 @@ settings! {
     /// Where state is kept, for containers.
     #[table("mcp.docker")]
     pub struct DockerConfig {
-        /// State directory in place of `.llmc` in the workspace.
+        /// State directory in place of `llmc` in the git directory, or `.llmc` in a workspace without git.
         data_volume: Option<String> = unset(text(Path, "/data/llmc")).widens(IfChanged),
         /// Keeps telemetry on disk; `false` keeps it in memory.
         persist_telemetry: bool = flag(true),

@@ -47,6 +47,7 @@ mod registry;
 mod regular_file;
 mod render;
 mod spec;
+mod state_place;
 mod template;
 #[cfg(test)]
 mod tests;

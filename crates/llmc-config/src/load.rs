@@ -13,6 +13,7 @@ use crate::layers;
 use crate::locate::{self, ConfigFile};
 use crate::merge::{Layer, MergedSettings, SettingEntry};
 use crate::paths::{canonical_place, expand_home};
+use crate::state_place::state_place;
 use crate::trust::{ConfigTrust, TrustQuestion};
 use crate::trust_store::TrustStore;
 
@@ -52,6 +53,8 @@ pub struct LoadedConfig {
     label: String,
     home: Option<PathBuf>,
     user_file: Option<PathBuf>,
+    /// As it was when the configuration was read: a repository that is made later does not move it.
+    state_place: PathBuf,
 }
 
 /// The workspace root, canonical, without reading its configuration: for verbs that must work when that is broken.
@@ -79,6 +82,7 @@ pub fn load(inputs: &ConfigInputs) -> Result<LoadedConfig, ConfigError> {
     warnings.extend(trust.ignored());
     warnings.extend(check::warnings(&config));
     Ok(LoadedConfig {
+        state_place: state_place(&root),
         config,
         root,
         warnings,
@@ -180,11 +184,11 @@ impl LoadedConfig {
         joined.components().collect()
     }
 
-    /// Where state is kept: `.llmc` in the workspace, or `mcp.docker.data_volume`.
+    /// Where state is kept: in the workspace's git directory, in `.llmc` of one without git, or in `mcp.docker.data_volume`.
     pub fn state_dir(&self) -> PathBuf {
         match &self.config.mcp.docker.data_volume {
             Some(volume) => self.resolve(volume),
-            None => self.root.join(".llmc"),
+            None => self.state_place.clone(),
         }
     }
 

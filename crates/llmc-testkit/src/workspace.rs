@@ -111,7 +111,8 @@ impl TestWorkspace {
     pub fn tree(&self) -> Vec<String> {
         let mut found = Vec::new();
         collect(&self.root(), &self.root(), &mut found);
-        found.retain(|path| path != ".llmc" && !path.starts_with(".llmc/"));
+        let is_state = |path: &str, dir: &str| path == dir || path.starts_with(&format!("{dir}/"));
+        found.retain(|path| !is_state(path, ".llmc") && !is_state(path, ".git/llmc"));
         found.sort();
         found
     }

@@ -109,9 +109,9 @@ pub(crate) enum Verb {
     /// Serve HTTP: MCP at /mcp, REST, metrics and a dashboard
     ///
     /// Listens on mcp.server.host and port by default. The token is that of LLMC_MCP_TOKEN; without one, and
-    /// only on loopback, it is made and kept in .llmc/token.
+    /// only on loopback, it is made and kept in the file `token` of the state directory (`llmc state`).
     #[command(
-        after_help = "Examples:\n  llmc serve --port 8080\n  llmc serve --listen unix:/run/user/1000/llmc.sock\n  curl -H \"X-LLMC-Token: $(cat .llmc/token)\" http://127.0.0.1:8080/api/summary"
+        after_help = "Examples:\n  llmc serve --port 8080\n  llmc serve --listen unix:/run/user/1000/llmc.sock\n  curl -H \"X-LLMC-Token: $(cat $(llmc state)/token)\" http://127.0.0.1:8080/api/summary"
     )]
     Serve {
         /// Listen on a socket file instead of an address: unix:PATH
@@ -135,7 +135,7 @@ pub(crate) enum Verb {
     /// Keys: q quit, Tab and arrows move, Enter details, / filter, p pause, a agents, s savings, h changes, ? all keys.
     /// NO_COLOR is respected.
     #[command(
-        after_help = "Examples:\n  llmc tui                                 this workspace, the last 24 hours\n  llmc tui --since 90m\n  llmc tui --url http://127.0.0.1:8080     a running `llmc serve`, since its start\n  llmc tui --summary > report.txt          no screen, only the summary\n\nWith --url the token is that of LLMC_MCP_TOKEN, else .llmc/token of this workspace."
+        after_help = "Examples:\n  llmc tui                                 this workspace, the last 24 hours\n  llmc tui --since 90m\n  llmc tui --url http://127.0.0.1:8080     a running `llmc serve`, since its start\n  llmc tui --summary > report.txt          no screen, only the summary\n\nWith --url the token is that of LLMC_MCP_TOKEN, else the one in this workspace's state directory (`llmc state`)."
     )]
     Tui(TuiArgs),
     /// List what calls changed in the workspace, or show one change as a diff
@@ -234,6 +234,8 @@ pub(crate) enum Verb {
         after_help = "Examples:\n  llmc trust                        show, ask, record\n  llmc trust --show                 what the file asks for, whether it gets that, and the hash\n  llmc trust --revoke"
     )]
     Trust(TrustArgs),
+    /// Print where this workspace's state is kept.
+    State,
     /// Check whether a running server is healthy
     ///
     /// For containers and service managers: exit code 0 and what the server says, or 1 and why not. Needs no token.

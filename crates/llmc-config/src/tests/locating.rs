@@ -159,7 +159,7 @@ fn paths_start_at_the_root_or_at_home() {
     assert_eq!(loaded.roots(), expect);
     assert_eq!(loaded.linux_roots(), expect);
     assert_eq!(loaded.csv_path(), root.join("artifacts/token_audit.csv"));
-    assert_eq!(loaded.state_dir(), root.join(".llmc"));
+    assert_eq!(loaded.state_dir(), root.join(".git/llmc"));
 }
 
 #[test]

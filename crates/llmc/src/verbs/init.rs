@@ -106,7 +106,7 @@ fn sidecars(survey: &Survey) -> [(&'static str, String); 2] {
         (
             "DOCS/contracts.env.min.md",
             format!(
-                "# Environment contract\n\n- Paths are relative to the workspace root; nothing outside the allowed roots is reachable.\n- `llmc.toml`, `.llmc/`, `.git/hooks` and `.git/config` are the operator's.\n- `run_cmd` takes a shell line; commands write only inside the workspace and see no credentials.\n{commands}"
+                "# Environment contract\n\n- Paths are relative to the workspace root; nothing outside the allowed roots is reachable.\n- `llmc.toml` and LLMC's state are the operator's; what makes git run programs (hooks, such settings) is the user's to set.\n- `run_cmd` takes a shell line; commands write only inside the workspace and see no credentials.\n{commands}"
             ),
         ),
     ]

@@ -15,6 +15,7 @@ mod rag;
 mod rlm;
 mod serve;
 mod shell;
+mod state;
 mod store;
 mod te;
 mod token;
@@ -109,6 +110,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Config(ConfigVerb::Show) => config::show(common),
         Verb::Config(ConfigVerb::Init(args)) | Verb::Init(args) => init::run(common, &args),
         Verb::Trust(args) => trust::run(common, &args),
+        Verb::State => state::run(common),
         Verb::Install(args) => install::run(common, &args),
         Verb::Upstream(verb) => upstream::run(common, verb),
         Verb::Store(StoreVerb::Migrate) => store::migrate(common),
