@@ -49,7 +49,7 @@ def kills(world, rounds):
 
 def kill(area, load, turn, life):
     """One life of a server: the number of commits that it acknowledged, and what is wrong afterwards."""
-    server = git_rows.start(area)
+    server = area.server()
     told, number = [], 0
     timer = threading.Timer(life, server.kill)
     timer.start()
@@ -62,7 +62,7 @@ def kill(area, load, turn, life):
         timer.join()
     faults = [f"git fsck: {text[-300:]}" for code, text in [area.shell("git fsck --no-dangling --no-progress")] if code]
     faults += missing(area, told, "after the kill")
-    server = git_rows.start(area)
+    server = area.server()
     try:
         for line in ("git status", f"{RESET}; git commit --allow-empty -m alive{turn}"):
             code, text = server.run(area.same_commits() + line)
@@ -90,7 +90,7 @@ def cost(world):
     commit = "git -C small commit -q --allow-empty -m x"
     try:
         area.prepare(git_rows.parse(f"== cost\n< start; {folders}; git add .; git commit -qm many; start small\n")[0])
-        server = git_rows.start(area)
+        server = area.server()
         try:
             status, plainly = medians(lambda: server.run("git status"), lambda: area.plain("git status"))
             print(f"git status on 20,000 files: {status:.1f} ms, plain {plainly:.1f} ms, ratio {status / plainly:.2f}")

@@ -1,6 +1,6 @@
-"""Rows of scripts/git-test: their text, the area that one is run in, a plain shell and a server as two ways to run it.
+"""Rows of scripts/git-test: the area that one is run in, a plain shell and a server as two ways to run it, the verdicts.
 
-A table is text. `== NAME` opens a row, `# ` a comment; the lines of a row begin with a mark and a space:
+The marks of a row's lines (row_world.py explains the text):
 
     ? OPTION VALUE   expect refused | ws FOLDER | args ARGUMENTS | full
                      without KEYS: values that may stay out of the configuration, named in an answer
@@ -18,18 +18,18 @@ A table is text. `== NAME` opens a row, `# ` a comment; the lines of a row begin
     ! kill           SIGKILL for the server and its processes; the next call starts another
 
 @WS, @HOME, @DISK, @TMP and @MARK are the workspace, the home directory, a folder beside it, a folder below /tmp and the
-file that a plant writes. A shell line that begins with two spaces continues the one before it.
+file that a plant writes.
 """
 
 import os
 import re
-import shutil
-import signal
 import subprocess
 import time
 
 import git_outside
 import mcp_stdio
+import row_world
+from row_world import Verdict, stop
 
 PRELUDE = r"""
 # start [FOLDER]: a repository with one commit.
@@ -55,87 +55,35 @@ until_() { n=0; while ! "$@" >/dev/null 2>&1; do n=$((n + 1)); [ $n -lt 600 ] ||
 tty() { timeout 20 python3 -c 'import pty, sys; pty.spawn(sys.argv[1:])' "$@"; }
 """
 BACKGROUND_WAIT = 0.3
-SHELL_TIMEOUT = 120
+MARKS = "$x2cp&ut!"
 EXPLAINED = re.compile(r"\bLLMC\b|\bllmc [a-z]|[Pp]rotected|[Aa]llow|[Rr]efused")
 AREA = re.compile(r"/(?:var/)?tmp/git-test-\w+/(?:rows/)?\d+/?")
 ACKNOWLEDGED = re.compile(r"^\[[^\]\n]+ ([0-9a-f]{7,40})\] ", re.MULTILINE)
 
 
-class Row:
-    def __init__(self, name):
-        self.name, self.setup, self.steps, self.options = name, [], [], {}
-
-
 def parse(text):
-    rows = []
-    for line in text.splitlines():
-        if line.startswith("== "):
-            rows.append(Row(line[3:]))
-        elif line.startswith("  "):
-            lines = rows[-1].steps or rows[-1].setup
-            lines[-1] = (lines[-1][0], lines[-1][1] + "\n" + line[2:])
-        elif line.startswith("? "):
-            option, _, value = line[2:].partition(" ")
-            rows[-1].options[option] = value
-        elif line.startswith("< "):
-            rows[-1].setup.append(("<", line[2:]))
-        elif line.strip() and not line.startswith("# "):
-            assert line[1] == " " and line[0] in "$x2cp&ut!", line
-            rows[-1].steps.append((line[0], line[2:]))
-    return rows
+    return row_world.parse(text, MARKS)
 
 
-class Area:
-    """The folders of one row. Both runs of a row have the same paths, one after the other."""
+class Area(row_world.Area):
+    """The area of a row, whose repositories are looked at from outside."""
+
+    PRELUDE = PRELUDE
+    PLACES = row_world.Area.PLACES + ("MARK",)
 
     def __init__(self, world, number, options):
-        self.world = world
-        self.base, self.tmp = f"{world.folder}/rows/{number:03}", f"{world.tmp}/{number:03}"
-        self.home, self.disk, self.mark = self.base + "/home", self.base + "/disk", self.base + "/mark/ran"
-        self.ws = self.fill(options.get("ws", "@HOME/src/ws"))
-        for folder in (self.home + "/src", self.disk, self.base + "/mark", self.tmp, self.ws):
-            os.makedirs(folder, exist_ok=True)
-        with open(self.home + "/.gitconfig", "w") as file:
-            file.write("[user]\n\tname = Ann User\n\temail = ann@example.com\n[init]\n\tdefaultBranch = main\n")
+        super().__init__(world, number, options)
+        self.mark = self.base + "/mark/ran"
+        os.makedirs(self.base + "/mark", exist_ok=True)
         self.environment = environment(self.home, world.now)
-
-    def fill(self, text):
-        for name in ("HOME", "DISK", "TMP", "MARK", "WS")[: None if hasattr(self, "ws") else -1]:
-            if "@" + name in text:
-                text = text.replace("@" + name, getattr(self, name.lower()))
-        return text
 
     def same_commits(self):
         """A line that gives a command what the names of commits depend on, whatever of the environment reaches it."""
         date = f"'{self.world.now} +0000'"
         return f"export GIT_AUTHOR_DATE={date} GIT_COMMITTER_DATE={date} GIT_EDITOR=true\n"
 
-    def shell(self, line, strict=False):
-        """Runs a line in the user's shell: its exit code and output."""
-        return self.plain(PRELUDE + ("set -e\n" if strict else "") + line)
-
-    def plain(self, line):
-        """The same without the functions for setups."""
-        return self.finish(self.begin(self.fill(line), subprocess.PIPE))
-
-    def begin(self, script, output):
-        streams = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": subprocess.STDOUT}
-        return subprocess.Popen(["sh", "-c", script], cwd=self.ws, env=self.environment, start_new_session=True, **streams)
-
-    @staticmethod
-    def finish(process):
-        """Waits for a shell: its exit code and output. What takes too long is killed, with what it started."""
-        try:
-            output, _ = process.communicate(timeout=SHELL_TIMEOUT)
-        except subprocess.TimeoutExpired:
-            stop(process)
-            output = b"killed after the time limit"
-        return process.returncode, (output or b"").decode(errors="replace")
-
-    def prepare(self, row):
-        code, text = self.shell("\n".join(line for _, line in row.setup) or "start", strict=True)
-        if code:
-            raise AssertionError(f"setup failed: exit {code}: {text[-600:]}")
+    def prepare(self, row, default="start"):
+        super().prepare(row, default)
 
     def state(self):
         return git_outside.state([self.base, self.tmp], self.environment)
@@ -143,38 +91,12 @@ class Area:
     def commits(self):
         return git_outside.commits([self.base, self.tmp], self.environment)
 
-    def set_aside(self, name):
-        for folder in (self.base, self.tmp):
-            if os.path.exists(folder):
-                if self.world.keep:
-                    os.rename(folder, f"{folder}-{name}")
-                else:
-                    remove(folder)
-
-
-def stop(process):
-    """Kills a process and the others of its session."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except OSError:
-        pass
-    process.wait()
-
-
-def remove(folder):
-    for inner, folders, _ in os.walk(folder):
-        for name in folders:
-            path = os.path.join(inner, name)
-            if not os.path.islink(path):
-                os.chmod(path, 0o700)
-    shutil.rmtree(folder)
-
 
 def environment(home, now):
     """What a user's session has. Every time is the same, so that equal commits have equal names."""
     return {
         "HOME": home,
-        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "PATH": row_world.PATH,
         "LANG": "C.UTF-8",
         "SHELL": "/bin/sh",
         "XDG_CONFIG_HOME": home + "/.config",
@@ -222,7 +144,7 @@ class Served:
     def server(self, mark):
         mark = "2" if mark == "2" else "$"
         if mark not in self.servers:
-            self.servers[mark] = start(self.area, self.arguments)
+            self.servers[mark] = self.area.server(self.arguments)
         return self.servers[mark]
 
     def step(self, mark, line):
@@ -262,11 +184,6 @@ class Served:
             server.close()
 
 
-def start(area, arguments=()):
-    command = [area.world.llmc, "mcp", *arguments]
-    return mcp_stdio.Server(command, area.ws, area.environment, area.world.errors(area.base))
-
-
 class Run:
     """What came of the steps: exit codes, answers, and the state outside after each."""
 
@@ -294,11 +211,6 @@ class Run:
             self.commits = area.commits()
         finally:
             area.set_aside(way.__name__.lower())
-
-
-class Verdict:
-    def __init__(self, word, detail=""):
-        self.word, self.detail = word, detail
 
 
 def compare(row, plain, served):

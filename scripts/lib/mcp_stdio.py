@@ -1,4 +1,4 @@
-"""An MCP session over the standard streams of a server, for scripts/git-test. Standard library only, Python 3.8."""
+"""An MCP session over the standard streams of a server, for the scripts beside this folder. Standard library only, Python 3.8."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import threading
 INITIALIZE = {
     "protocolVersion": "2025-11-25",
     "capabilities": {},
-    "clientInfo": {"name": "git-test", "version": "1"},
+    "clientInfo": {"name": "rows", "version": "1"},
 }
 ANSWER_TIMEOUT = 300
 
@@ -104,11 +104,12 @@ class Server:
 
 
 def exit_code(text, failed):
-    """What an answer says about how its command ended; no line about it means 0."""
-    said = [int(code) for code in re.findall(r"^exit (\d+)$", text, re.MULTILINE)]
-    if said:
-        return said[-1]
-    return 255 if failed or re.search(r"^signal \d+|^ended by signal", text, re.MULTILINE) else 0
+    """What an answer says about how its command ended, as a shell would; no line about it means 0."""
+    said = re.findall(r"^(?:exit (\d+)|signal (\w+))$", text, re.MULTILINE)
+    if not said:
+        return 255 if failed else 0
+    number, name = said[-1]
+    return int(number) if number else 128 + getattr(signal, f"SIG{name}", 0)
 
 
 def process_id(text):
