@@ -41,11 +41,12 @@ $ kill $(cat server.pid)
 == ps and pgrep see the process of an earlier call
 ? need ps pgrep
 ? expect alike
-$ sleep 301.5 >/dev/null 2>&1 & echo $! >s.pid
+$ sleep 300.@PORT >/dev/null 2>&1 & echo $! >s.pid
 $ ps -o args= -p $(cat s.pid)
-= sleep 301.5
-$ [ "$(pgrep -f 'sleep 301\.5' | grep -cx "$(cat s.pid)")" = 1 ]
-$ pkill -f 'sleep 301\.5'
+= sleep 300.@PORT
+$ pgrep -f 'sleep 300\.@PORT' | grep -cx "$(cat s.pid)"
+= 1
+$ pkill -f 'sleep 300\.@PORT'
 
 == lsof and /proc of an earlier call's process
 ? need lsof
@@ -63,7 +64,6 @@ $ sleep 300 >/dev/null 2>&1 & echo $! >s.pid; jobs | wc -l
 = 1
 $ jobs | wc -l
 = 0
-x wait $(cat s.pid)
 $ kill $(cat s.pid)
 
 == a unix socket in the workspace between calls
@@ -119,9 +119,9 @@ $ cat /dev/shm/w-@PORT && rm /dev/shm/w-@PORT
 == a lock that an earlier call's process holds
 ? need flock
 ? expect alike
-$ flock lock sh -c 'touch held; sleep 300' >/dev/null 2>&1 & echo $! >s.pid
+$ (exec 9>lock; flock 9; touch held; exec sleep 300) >/dev/null 2>&1 & echo $! >s.pid
 x @UNTIL test -e held; flock -n lock true
-$ kill $(cat s.pid); pkill -f 'sleep 300'; @UNTIL flock -n lock true
+$ kill $(cat s.pid); @UNTIL flock -n lock true
 
 == tmux
 ? need tmux
@@ -191,8 +191,8 @@ $ @UNTIL grep -q ready log.txt && kill -HUP $(cat d.pid) && @UNTIL grep -q reloa
   with open("d.pid", "w") as f: f.write(str(os.getpid()))
   time.sleep(300)
   END
-$ python3 daemon.py
-$ @UNTIL test -s d.pid && kill $(cat d.pid)
+$ python3 daemon.py && @UNTIL test -s d.pid
+$ kill $(cat d.pid)
 
 == a queue that is worked off between calls
 ? expect alike
@@ -253,12 +253,20 @@ $ seq 200 | xargs -P 50 -I{} sh -c 'echo {} >/dev/null' && for i in $(seq 200); 
 $ python3 -c 'import threading as t; e = t.Event(); a = [t.Thread(target=e.wait) for _ in range(500)]; [x.start() for x in a]; e.set(); [x.join() for x in a]; print("joined")'
 = joined
 
-== a process number that the user wrote down
+== redis
+? need redis-server redis-cli
 ? expect alike
-< sleep 300 >/dev/null 2>&1 & echo $! >@DISK/host.pid
-u kill -0 $(cat @DISK/host.pid) && echo alive
-$ test -s @DISK/host.pid && echo known
-= known
+$ redis-server --daemonize yes --port @PORT --pidfile "$PWD/r.pid" --save '' >/dev/null
+$ @UNTIL redis-cli -p @PORT ping && redis-cli -p @PORT set a 4 && redis-cli -p @PORT get a
+= 4
+$ redis-cli -p @PORT shutdown nosave
+
+== screen
+? need screen
+? expect alike
+$ SCREENDIR=$PWD/.screen screen -dmS w sh -c 'echo 42 >out; exec sleep 300'
+$ @UNTIL test -s out && cat out && SCREENDIR=$PWD/.screen screen -S w -X quit
+= 42
 
 == kill of a process of the user's
 h echo $$ >h.pid; exec sleep 300

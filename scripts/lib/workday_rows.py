@@ -7,7 +7,8 @@ The marks of a row's lines (row_world.py explains the text):
     ? expect VERDICT    alike | explained: another verdict is a failure
     ? env NAME=VALUE    in the user's environment
     ? loose PATH...     only the existence of these is compared, not what they hold
-    ? ws FOLDER
+    ? ws FOLDER, ? args ARGUMENTS
+                        another workspace, and arguments of the server
     ? own               the line fails for a reason of its own, which LLMC must not claim
     h LINE              a process of the user's that runs until the row is over
     $ LINE              run_cmd
@@ -19,7 +20,7 @@ The marks of a row's lines (row_world.py explains the text):
     = TEXT              the output of the line above contains TEXT; `*`: it is the same as in the plain shell
 
 @WS, @HOME, @DISK and @TMP are the workspace, the home directory, a folder beside it and a folder of the user's below /tmp,
-@PORT a free TCP port, and `@UNTIL COMMAND` waits until a command succeeds.
+@PORT a free TCP port, @PYTHON the folder of the tests' Python packages, and `@UNTIL COMMAND` waits until a command succeeds.
 """
 
 import hashlib
@@ -43,15 +44,22 @@ GOOD = ("alike", "explained")
 CALL_TIMEOUT = 100
 END_TIMEOUT = 10
 EXPLANATION = re.compile(
-    r"boundary|read-only|hidden|protected|not allowed|private|withheld|network|limit|ended", re.IGNORECASE
+    r"boundary|read-only|hidden|protected|not allowed|private|withheld|network|limit|ended|not taken over|outside the allowed roots",
+    re.IGNORECASE,
 )
+# A command that is refused before it starts has this error instead of an answer.
+REFUSED = "COMMAND_DENIED: refused by LLMC"
 # What a program or the server keeps for itself: no user looks for it there.
 NOT_COMPARED = re.compile(
-    r"(?:^|/)\.llmc(?:/|$)|^home/(?:\.cache|\.npm|\.local/state|\.cargo/(?!bin)|\.rustup|\.java|\.psql_history"
-    r"|\.sqlite_history|\.lesshst|\.wget-hsts|\.python_history|go|\.m2|\.gradle)(?:/|$)"
+    r"(?:^|/)\.llmc(?:/|$)|^home/\.cargo/(?!bin(?:/|$))|^home/(?:\.cache|\.npm|\.local/state|\.rustup|\.java|\.psql_history"
+    r"|\.sqlite_history|\.lesshst|\.wget-hsts|\.python_history|go/pkg|\.m2|\.gradle)(?:/|$)"
 )
+# Folders that such things are in: what else they hold is compared, but not that they are there.
+NOT_LISTED = ("home/.local", "home/.cargo", "home/go")
 # Of these only the existence is compared: their bytes hold times, process numbers and paths.
-LOOSE = re.compile(r"/(?:\.git|__pycache__|\.venv|target|node_modules|\.pytest_cache)$|\.(?:pid|log|sock|pyc|jar|class)$")
+LOOSE = re.compile(r"/(?:\.git|__pycache__|\.venv|target|node_modules|\.pytest_cache)$|\.(?:pid|log|sock|pyc|jar|class)$|\.s\.PGSQL[^/]*$")
+# A line that leaves a process behind it: the state outside is compared when the row is over, not while that runs.
+BACKGROUND = re.compile(r"(?<![&>|<])&(?![&>\d])")
 MAX_HASHED_BYTES = 1 << 20
 PRELUDE = r"""
 # repository [FOLDER]: a repository with one commit.
@@ -70,7 +78,7 @@ done
 def explanation(text, own_text=False):
     """The line of an answer that explains it by LLMC's boundary, or None. `own_text`: every line of it is LLMC's."""
     for line in text.splitlines():
-        if (line.startswith("# LLMC: ") or own_text) and EXPLANATION.search(line):
+        if line.startswith(REFUSED) or (line.startswith("# LLMC: ") or own_text) and EXPLANATION.search(line):
             return line
     return None
 
@@ -91,7 +99,9 @@ class World(row_world.World):
 
     def __init__(self, name, options):
         super().__init__(name, options)
-        self.ports, self.until = {}, self.folder + "/until"
+        self.ports, self.until, self.python = {}, self.folder + "/until", self.folder + "/python"
+        if os.environ.get("LLMC_TEST_PYTHON_SITE"):
+            shutil.copytree(os.environ["LLMC_TEST_PYTHON_SITE"], self.python)
         with open(self.until, "w") as file:
             file.write(UNTIL)
         os.chmod(self.until, 0o755)
@@ -129,10 +139,10 @@ class World(row_world.World):
 class Area(row_world.Area):
     SHELL = ("bash", "-c")
     PRELUDE = PRELUDE
-    PLACES = row_world.Area.PLACES + ("PORT", "UNTIL")
+    PLACES = row_world.Area.PLACES + ("PORT", "UNTIL", "PYTHON")
 
     def __init__(self, world, number, options):
-        self.port, self.until = world.port(number), world.until
+        self.port, self.until, self.python = world.port(number), world.until, world.python
         super().__init__(world, number, options)
         self.environment = {
             "HOME": self.home,
@@ -145,6 +155,7 @@ class Area(row_world.Area):
         for setting in options.get("env", "").splitlines():
             name, _, value = self.fill(setting).partition("=")
             self.environment[name] = value.replace("\\n", "\n")
+        self.arguments = self.fill(options.get("args", "")).split()
         self.loose = self.fill(options.get("loose", "")).split()
 
     def plain(self, line):
@@ -172,6 +183,8 @@ class Area(row_world.Area):
                         folders.remove(name)
                     if loose and os.path.lexists(path):
                         lines.add(f"file|{relative}|there")
+                    continue
+                if relative in NOT_LISTED:
                     continue
                 try:
                     lines.add(f"file|{relative}|{content(path)}")
@@ -251,7 +264,7 @@ class Served:
     """Runs the steps of a row through a server."""
 
     def __init__(self, area):
-        self.area, self.server = area, area.server()
+        self.area, self.server = area, area.server(area.arguments)
 
     def step(self, mark, line):
         if mark == "u":
@@ -291,14 +304,16 @@ class Run:
             hosts = [area.begin(area.fill(line), subprocess.DEVNULL) for mark, line in row.steps if mark == "h"]
             shell = way(area)
             try:
+                moves = False
                 for mark, line in row.steps:
+                    moves = moves or mark in "$x" and bool(BACKGROUND.search(line))
                     try:
                         code, text = shell.step(mark, line) if mark not in "h=" else (0, "")
                     except mcp_stdio.Ended as error:
                         code, text = 255, str(error)
                     self.codes.append(code)
                     self.texts.append(text)
-                    self.states.append(area.state())
+                    self.states.append(None if moves else area.state())
             finally:
                 for host in hosts:
                     stop(host)
@@ -310,13 +325,16 @@ class Run:
 
 
 def judge(world, number, row):
-    area = Area(world, number, row.options)
-    lacking = missing(area, row)
+    probe = Area(world, number, row.options)
+    lacking = missing(probe, row)
+    probe.set_aside("probe")
     if lacking:
-        area.set_aside("skipped")
         return Verdict(f"skipped: {lacking}")
+    area = Area(world, number, row.options)
     plain = Run(area, row, Plain)
     for index, ((mark, line), code, text) in enumerate(zip(row.steps, plain.codes, plain.texts)):
+        if mark in "h=":
+            continue
         wrong = (code != 0) != (mark == "x") and mark != "u"
         assert not wrong, f"{mark} {line}: exit {code} in a plain shell: {text[-300:]}"
         for wanted in named(row, index):
@@ -363,7 +381,9 @@ def compare(area, row, plain, served):
         if mark in "h=":
             continue
         codes, text = (plain.codes[number], served.codes[number]), served.texts[number]
-        explained = explanation(text, own_text=mark == "r" and codes[1] != 0)
+        # What the user sees has its explanation in the answers before it.
+        said = "\n".join(served.texts[: number + 1]) if mark == "u" else text
+        explained = explanation(said, own_text=mark == "r" and codes[1] != 0)
         states = plain.states[number], served.states[number]
         same = codes[0] == codes[1] or (mark in "er" and bool(codes[0]) == bool(codes[1]))
         unsaid = [wanted for wanted in named(row, number) if not says(area, wanted, plain.texts[number], text)]

@@ -122,6 +122,7 @@ $ python3 -m unittest 2>&1 | tail -1
 = OK
 
 == pytest, where there is one
+? env PYTHONPATH=@PYTHON
 ? if python3 -m pytest --version
 ? expect alike
 < printf 'def test_one(tmp_path):\n    (tmp_path / "a").write_text("x")\n' >test_one.py
@@ -156,7 +157,7 @@ $ node -e 'process.exit(require("dep") - 4)'
 ? need node npm
 ? expect explained
 ? loose @HOME/.npm-global
-< printf 'prefix=@HOME/.npm-global\n' >@HOME/.npmrc
+< mkdir -p @HOME/.npm-global/lib @HOME/.npm-global/bin && printf 'prefix=@HOME/.npm-global\n' >@HOME/.npmrc
 < mkdir dep && printf '{"name":"dep","version":"1.0.0","bin":{"dep":"i.js"}}' >dep/package.json
 < printf '#!/usr/bin/env node\nconsole.log("dep runs")\n' >dep/i.js && chmod +x dep/i.js
 $ npm install -g --offline --no-audit --no-fund ./dep
@@ -209,6 +210,29 @@ $ javac A.java && java -cp . A
 < printf 'public class A { public static void main(String[] a) { System.out.println("java runs"); } }\n' >A.java
 $ javac A.java && jar cfe a.jar A A.class && java -Xmx8g -jar a.jar
 = java runs
+
+== go build, go test
+? need go
+? expect alike
+? loose tiny
+< printf 'module tiny\ngo 1.18\n' >go.mod; printf 'package main\nfunc main() { println("tiny runs") }\n' >main.go
+< printf 'package main\nimport "testing"\nfunc TestOne(t *testing.T) {}\n' >main_test.go
+$ go build -o tiny && ./tiny
+= tiny runs
+$ go test ./...
+
+== cmake
+? need cmake make gcc
+? expect alike
+? loose build
+< printf 'cmake_minimum_required(VERSION 3.10)\nproject(tiny C)\nadd_executable(tiny a.c)\n' >CMakeLists.txt
+< printf 'int main(void){return 0;}\n' >a.c
+$ cmake -S . -B build && cmake --build build && ./build/tiny
+
+== uv and a virtual environment
+? need uv
+? expect alike
+$ uv venv --offline -q .venv && .venv/bin/python -c 'print(4)'
 
 == sqlite3
 ? need sqlite3
@@ -295,6 +319,7 @@ u ls .git/hooks | grep -v sample; true
 == patch, diff and ed scripts
 ? need patch
 ? expect alike
+? loose p
 < printf 'one\ntwo\n' >a; printf 'one\nthree\n' >b
 $ diff -u a b >p || patch -s a p && cmp a b
 
