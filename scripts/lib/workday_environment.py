@@ -8,21 +8,25 @@ $ echo "$DATABASE_URL"
 = postgres://localhost/shop
 
 == DATABASE_URL with a password
+? names DATABASE_URL
 ? env DATABASE_URL=postgres://ann:pass-of-ann@localhost/shop
 ? expect explained
 $ python3 -c 'import os; os.environ["DATABASE_URL"]'
 
 == a key is withheld from python
+? names MY_API_KEY
 ? env MY_API_KEY=Zk3vQ9tLx7Rw2bNf8sHd
 ? expect explained
 $ python3 -c 'import os; os.environ["MY_API_KEY"]'
 
 == a token is withheld from the shell
+? names GITHUB_TOKEN
 ? env GITHUB_TOKEN=ghp_Zk3vQ9tLx7Rw2bNf8sHdYp4mJc6gTa1eVu0o
 ? expect explained
 $ : "${GITHUB_TOKEN:?is not set}"
 
 == a secret by its shape is withheld from node
+? names DEPLOY_HINT
 ? need node
 ? env DEPLOY_HINT=ghp_Zk3vQ9tLx7Rw2bNf8sHdYp4mJc6gTa1eVu0o
 ? expect explained

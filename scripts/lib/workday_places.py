@@ -77,21 +77,25 @@ u rm @HOME/later.txt
 x cat ~/later.txt
 
 == write a new file into the home directory
+? names new\.txt|~|@HOME
 ? expect explained
 $ echo x >~/new.txt
 u cat @HOME/new.txt
 
 == append to a file of the home directory
+? names notes\.txt|~|@HOME
 ? expect explained
 < echo 'a note' >@HOME/notes.txt
 $ echo more >>~/notes.txt
 
 == remove a file of the home directory
+? names old\.txt|~|@HOME
 ? expect explained
 < echo old >@HOME/old.txt
 $ rm ~/old.txt
 
 == rm -rf of a folder in the home directory
+? names old|~|@HOME
 ? expect explained
 < mkdir -p @HOME/old/deep && echo old >@HOME/old/deep/f
 $ rm -rf ~/old
@@ -102,6 +106,7 @@ $ rm -rf ~/old
 $ mv ~/old.txt ~/older.txt
 
 == mkdir in the home directory
+? names projects|~|@HOME
 ? expect explained
 $ mkdir -p ~/projects/new
 
@@ -111,32 +116,38 @@ $ mkdir -p ~/projects/new
 $ chmod +x ~/run.sh
 
 == edit ~/.bashrc
+? names bashrc|~|@HOME
 ? expect explained
 < echo 'alias ll="ls -l"' >@HOME/.bashrc
 $ echo 'export EDITOR=vi' >>~/.bashrc
 
 == sed -i ~/.bashrc
+? names ~|@HOME
 ? expect explained
 < echo 'alias ll="ls -l"' >@HOME/.bashrc
 $ sed -i 's/ls -l/ls -la/' ~/.bashrc
 
 == sed -i in a folder beside the workspace
+? names sibling
 ? expect explained
 < mkdir ../sibling && echo 'port: 1' >../sibling/config.yml
 $ sed -i s/1/2/ ../sibling/config.yml
 u cat ../sibling/config.yml
 
 == write to a folder beside the workspace
+? names sibling
 ? expect explained
 < mkdir ../sibling
 $ echo x >../sibling/new.txt
 
 == python writes to a folder beside the workspace
+? names sibling
 ? expect explained
 < mkdir ../sibling
 $ python3 -c 'open("../sibling/new.txt", "w").write("x")'
 
 == node writes to a folder beside the workspace
+? names sibling
 ? need node
 ? expect explained
 < mkdir ../sibling
@@ -163,6 +174,7 @@ $ cat ../sibling/config.yml && cd ../sibling && ls
 = port: 1
 
 == a write to a disk that is not the home's
+? names disk
 ? expect explained
 $ echo x >@DISK/new.txt
 
@@ -210,11 +222,13 @@ $ cat link && cat data/one
 = a note
 
 == a write through a link out of the workspace
+? names link|notes\.txt|@HOME|~
 ? expect explained
 < echo 'a note' >@HOME/notes.txt; ln -s @HOME/notes.txt link
 $ echo more >>link
 
 == a write into a linked folder
+? names data
 ? expect explained
 < mkdir @DISK/data; ln -s @DISK/data data
 $ echo x >data/new.txt
@@ -338,24 +352,28 @@ x git status
 = not a git repository
 
 == the private key
+? names id_rsa|\.ssh
 ? expect explained
 < mkdir -m 700 @HOME/.ssh && echo 'PRIVATE KEY of mine' >@HOME/.ssh/id_rsa && chmod 600 @HOME/.ssh/id_rsa
 $ cat ~/.ssh/id_rsa
 = PRIVATE KEY of mine
 
 == the cloud's credentials
+? names \.aws
 ? expect explained
 < mkdir -m 700 @HOME/.aws && printf '[default]\naws_secret_access_key = abcd1234abcd1234abcd1234abcd1234abcd1234\n' >@HOME/.aws/credentials
 $ cat ~/.aws/credentials
 = default
 
 == .netrc
+? names netrc
 ? expect explained
 < printf 'machine example.com login ann password pass-of-ann\n' >@HOME/.netrc && chmod 600 @HOME/.netrc
 $ cat ~/.netrc
 = machine example.com
 
 == .git-credentials, read by python
+? names git-credentials
 ? expect explained
 < printf 'https://ann:pass-of-ann@example.com\n' >@HOME/.git-credentials
 $ python3 -c 'import os; print(open(os.path.expanduser("~/.git-credentials")).read())'
@@ -368,6 +386,7 @@ c cat ~/.ssh/id_rsa
 = PRIVATE KEY of mine
 
 == ls ~/.ssh
+? names \.ssh
 ? expect explained
 < mkdir -m 700 @HOME/.ssh && echo x >@HOME/.ssh/known_hosts && echo 'PRIVATE KEY of mine' >@HOME/.ssh/id_rsa
 $ ls ~/.ssh
@@ -382,11 +401,13 @@ $ ssh-keygen -q -t ed25519 -N '' -f ~/.ssh/id_ed25519
 u test -s @HOME/.ssh/id_ed25519 && echo made
 
 == a new llmc.toml
+? names llmc\.toml
 ? expect explained
 $ printf '[mcp]\nmode = "classic"\n' >llmc.toml
 u cat llmc.toml
 
 == an llmc.toml that is there
+? names llmc\.toml
 ? expect explained
 < printf '[mcp]\nmode = "hybrid"\n' >llmc.toml
 $ sed -i s/hybrid/classic/ llmc.toml
@@ -399,6 +420,7 @@ $ cat llmc.toml
 = hybrid
 
 == chmod u+s
+? names set-?u(?:ser-)?id|setuid|u\+s
 ? expect explained
 < cp /usr/bin/id mine
 $ chmod u+s mine && stat -c %A mine

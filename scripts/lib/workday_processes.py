@@ -377,6 +377,22 @@ $ bwrap --ro-bind / / true
 ? need su
 x su -c true
 
+== sudo that wants a password
+? need sudo
+? if ! sudo -n true
+x sudo -n true
+
+== sudo without a password
+? need sudo
+? if sudo -n true
+? expect explained
+$ sudo -n true
+
+== a daemon that is left when the session ends
+? expect alike
+$ setsid nohup sleep 300 >/dev/null 2>&1 & echo $! >s.pid
+$ kill -0 $(cat s.pid)
+
 == the daemon of an earlier call under gdb
 ? need gdb
 ? if sh -c 'sleep 60 & gdb -nx -batch -p $! -ex detach >/dev/null 2>&1; r=$?; kill $!; exit $r'

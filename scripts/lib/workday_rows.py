@@ -5,6 +5,7 @@ The marks of a row's lines (row_world.py explains the text):
     ? need PROGRAM...   the row is skipped where one is not installed
     ? if LINE           the row is skipped where LINE fails in a plain shell
     ? expect VERDICT    alike | explained: another verdict is a failure
+    ? names REGEX       an explanation has to match it: the place, the variable or the rule
     ? env NAME=VALUE    in the user's environment
     ? loose PATH...     only the existence of these is compared, not what they hold
     ? ws FOLDER, ? args ARGUMENTS
@@ -398,6 +399,8 @@ def compare(area, row, plain, served):
         detail += "".join(f"\n    not said: {wanted[:200]}" for wanted in unsaid)
         if states[0] != states[1]:
             detail += "\n" + difference(*states)
+        if explained and not re.search(area.fill(row.options.get("names", "")), explained):
+            return Verdict("explained otherwise", detail + f"\n    > {explained[:300]}")
         if explained:
             return Verdict("explained", detail)
         return Verdict("silent" if same and (mark == "u" or not unsaid) else "unexplained", detail)

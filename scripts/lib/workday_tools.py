@@ -286,6 +286,7 @@ $ git config user.email new@example.com && git config --get user.email
 u git config --get user.email
 
 == git config --global
+? names --global
 ? expect explained
 < repository
 $ git config --global alias.st status
@@ -311,6 +312,7 @@ $ echo two >a && git commit -qam second && cat hook.txt
 = hook ran
 
 == a new hook
+? names hooks
 ? expect explained
 < repository
 $ printf '#!/bin/sh\necho planted\n' >.git/hooks/post-commit && chmod +x .git/hooks/post-commit
