@@ -58,7 +58,7 @@ NOT_COMPARED = re.compile(
 # Folders that such things are in: what else they hold is compared, but not that they are there.
 NOT_LISTED = ("home/.local", "home/.cargo", "home/go")
 # Of these only the existence is compared: their bytes hold times, process numbers and paths.
-LOOSE = re.compile(r"/(?:\.git|__pycache__|\.venv|target|node_modules|\.pytest_cache)$|\.(?:pid|log|sock|pyc|jar|class)$|\.s\.PGSQL[^/]*$")
+LOOSE = re.compile(r"/(?:\.git|__pycache__|\.venv|target|node_modules|\.pytest_cache)$|\.(?:pid|log|sock|pyc|jar|class|whl)$|\.s\.PGSQL[^/]*$")
 # A line that leaves a process behind it: the state outside is compared when the row is over, not while that runs.
 BACKGROUND = re.compile(r"(?<![&>|<])&(?![&>\d])")
 MAX_HASHED_BYTES = 1 << 20
