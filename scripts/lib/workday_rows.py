@@ -45,7 +45,8 @@ GOOD = ("alike", "explained")
 CALL_TIMEOUT = 100
 END_TIMEOUT = 10
 EXPLANATION = re.compile(
-    r"boundary|read-only|hidden|protected|not allowed|private|withheld|network|limit|ended|not taken over|outside the allowed roots",
+    r"boundary|read-only|hidden|protected|not allowed|private|withheld|network|limit|ended"
+    r"|not taken over|outside the allowed roots",
     re.IGNORECASE,
 )
 # A command that is refused before it starts has this error instead of an answer.
@@ -58,7 +59,9 @@ NOT_COMPARED = re.compile(
 # Folders that such things are in: what else they hold is compared, but not that they are there.
 NOT_LISTED = ("home/.local", "home/.cargo", "home/go")
 # Of these only the existence is compared: their bytes hold times, process numbers and paths.
-LOOSE = re.compile(r"/(?:\.git|__pycache__|\.venv|target|node_modules|\.pytest_cache)$|\.(?:pid|log|sock|pyc|jar|class|whl)$|\.s\.PGSQL[^/]*$")
+LOOSE = re.compile(
+    r"/(?:\.git|__pycache__|\.venv|target|node_modules|\.pytest_cache)$|\.(?:pid|log|sock|pyc|jar|class|whl)$|\.s\.PGSQL[^/]*$"
+)
 # A line that leaves a process behind it: the state outside is compared when the row is over, not while that runs.
 BACKGROUND = re.compile(r"(?<![&>|<])&(?![&>\d])")
 MAX_HASHED_BYTES = 1 << 20
@@ -112,7 +115,7 @@ class World(row_world.World):
             self.path += f":{rust}/bin"
 
     def tool_chain(self):
-        """A folder with cargo and rustc that everybody can read: that of rustup, or hard links to it when root's home is closed."""
+        """A folder with cargo and rustc that everybody can read: that of rustup, or as root hard links to its files."""
         try:
             found = subprocess.run(["rustup", "which", "rustc"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         except OSError:
