@@ -42,20 +42,21 @@ class Verdict:
 
 
 def parse(text, marks):
-    rows = []
+    rows, lines = [], None
     for line in text.splitlines():
         if line.startswith("== "):
             rows.append(Row(line[3:]))
         elif line.startswith("  "):
-            lines = rows[-1].steps or rows[-1].setup
             lines[-1] = (lines[-1][0], lines[-1][1] + "\n" + line[2:])
         elif line.startswith("? "):
             rows[-1].option(*line[2:].partition(" ")[::2])
         elif line.startswith("< "):
-            rows[-1].setup.append(("<", line[2:]))
+            lines = rows[-1].setup
+            lines.append(("<", line[2:]))
         elif line.strip() and not line.startswith("# "):
             assert line[1:2] == " " and line[0] in marks, line
-            rows[-1].steps.append((line[0], line[2:]))
+            lines = rows[-1].steps
+            lines.append((line[0], line[2:]))
     return rows
 
 

@@ -304,10 +304,31 @@ $ curl -sS -m 10 http://127.0.0.1:@PORT/
       s.accept()[0].sendall(b"rows")
   END
 ? expect explained
+? names db\.sock
 h exec python3 @DISK/serve.py
 u @UNTIL test -S @HOME/db.sock
-$ python3 -c 'import socket; s = socket.socket(socket.AF_UNIX); s.connect("@HOME/db.sock"); print(s.recv(100))'
+< cat >client.py <<'END'
+  import socket, sys
+  s = socket.socket(socket.AF_UNIX)
+  try:
+      s.connect(sys.argv[1])
+  except OSError as error:
+      sys.exit(f"cannot connect to {sys.argv[1]}: {error}")
+  print(s.recv(100))
+  END
+$ python3 client.py @HOME/db.sock
 = rows
+
+== psql to the user's PostgreSQL by its socket
+? need initdb postgres psql pg_isready
+? expect explained
+? names \.s\.PGSQL|disk
+? loose @DISK/pg
+< initdb -D @DISK/pg -U ann -A trust --no-sync -E UTF8 --locale=C >/dev/null
+h exec postgres -D @DISK/pg -k @DISK -p @PORT -c listen_addresses=''
+u @UNTIL pg_isready -q -h @DISK -p @PORT && echo ready
+$ psql -h @DISK -p @PORT -U ann -Atc 'select 6*7' postgres
+= 42
 
 == names of this machine
 ? expect alike
@@ -397,7 +418,7 @@ $ kill -0 $(cat s.pid)
 ? need gdb
 ? if sh -c 'sleep 60 & gdb -nx -batch -p $! -ex detach >/dev/null 2>&1; r=$?; kill $!; exit $r'
 $ sleep 300 >/dev/null 2>&1 & echo $! >s.pid
-$ gdb -nx -batch -p $(cat s.pid) -ex 'info proc' 2>&1 | grep -c '^process'
-= 1
+$ gdb -nx -batch -p $(cat s.pid) -ex detach
+= detached]
 $ kill $(cat s.pid)
 """.replace("@SERVER", SERVER)

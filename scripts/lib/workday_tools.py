@@ -68,7 +68,8 @@ $ valgrind -q --error-exitcode=9 ./a
 == gdb runs a program
 ? need gcc gdb
 < printf 'int main(void){return 5;}\n' >a.c; gcc -g -o a a.c
-$ gdb -nx -batch -ex run ./a 2>&1 | grep 'exited with code 05'
+$ gdb -nx -batch -ex run ./a
+= exited with code 05
 
 == strace
 ? need strace
