@@ -49,11 +49,11 @@ class Unavailable(Exception):
     """What is needed for containers cannot be had on this machine."""
 
 
-def output(command, what, **options):
-    """The output of a program that must succeed."""
+def output(command, what, error=Unavailable, **options):
+    """The output of a program that must succeed, or `error`."""
     found = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=900, **options)
     if found.returncode:
-        raise Unavailable(f"{what}: {(found.stderr or found.stdout).strip()[-600:]}")
+        raise error(f"{what}: {(found.stderr or found.stdout).strip()[-600:]}")
     return found.stdout
 
 
@@ -183,7 +183,8 @@ class Engine:
         return [*self.podman, "exec", "-i", "-u", str(user), "-w", cwd, name, *command]
 
     def inside(self, name, user, *command, cwd="/"):
-        return output(self.exec(name, user, *command, cwd=cwd), " ".join(command)[:80], env=self.environment)
+        line = self.exec(name, user, *command, cwd=cwd)
+        return output(line, " ".join(command)[:80], AssertionError, env=self.environment)
 
     def remove(self):
         if hasattr(self, "podman"):

@@ -3,7 +3,7 @@ r"""Everyday lines for scripts/container-test, and what is expected of them in e
 Every row runs in two equal containers: in a plain shell, and with `run_cmd` of a server. Verdicts, best first:
 
     alike         exit codes, compared outputs and the state outside are the same
-    explained     something differs, and an answer of the row says so in a line of LLMC's
+    explained     something differs, and a line of an answer names LLMC
     unexplained   a step fails, with nothing but the program's own message
     silent        every step succeeds, and something differs
     EFFECT        of a row that `hides`: what must not be seen or done was
@@ -17,7 +17,8 @@ before it.
     ~ LINE      run_cmd, which may fail in a plain shell too: the container decides
     u LINE      the user's shell of both containers: its output must be the same
     ? only root                  not as the other user
-    ? hides REGEX                plainly an output matches this; through a server none may
+    ? hides REGEX                plainly the output of the `u` lines (of all, where there are none) matches this, after a
+                                 server it may not
     ? want VERDICT [PLACE...]    the worst verdict that is right; without it `explained` for rows that hide, else `alike`
     ? today VERDICT [PLACE...]   a fault that is known: passes, and is counted as known
 
@@ -28,13 +29,13 @@ verdict better than the table's is printed, so that its `today` can be removed.
 import re
 
 RANKS = ("alike", "explained", "unexplained", "silent", "EFFECT", "broken row")
-EXPLAINED = re.compile(r"^(?:# )?LLMC: ", re.MULTILINE)
+EXPLAINED = re.compile(r"\bLLMC\b|\bllmc (?:allow|trust)\b")
 MARKS = "<$=~u"
 
 # Both containers before every row: the workspace as committed, nothing of earlier rows elsewhere.
 RESET = """
 cd /work/project && rm -rf .git/rebase-merge .git/rebase-apply .git/hooks/post-commit && git switch -qf main &&
-  git reset -q --hard base && git clean -qfdx -e .llmc && git stash clear && git config --remove-section alias 2>/dev/null
+  git reset -q --hard base && git clean -qffdx -e .llmc && git stash clear && git config --remove-section alias 2>/dev/null
 git branch --format='%(refname:short)' | grep -vx main | xargs -r git branch -qD
 git tag | grep -vx base | xargs -r git tag -d >/dev/null
 git worktree prune
@@ -98,6 +99,7 @@ $ git clone -q . copy && cd copy && git log --format=%s
 u git -C copy log --format=%s
 
 == push to a repository on the disk
+? today unexplained docker
 $ echo p >p && git add p && git commit -qm pushed && git push -q disk HEAD:refs/heads/pushed
 u git -C /srv/bare.git log -1 --format=%s pushed
 
@@ -107,15 +109,15 @@ $ echo after >a
 u git status --porcelain; ls
 
 == /tmp is writable and the next call has its files
+? today unexplained docker
 $ echo shared >/tmp/shared
 = cat /tmp/shared
-? today unexplained docker
-? today unexplained
 
 == a temporary folder by mktemp
 = d=$(mktemp -d) && echo x >"$d/f" && cat "$d/f"
 
 == a fixed name below /tmp in one call
+? today unexplained docker
 = echo x >/tmp/fixed && cat /tmp/fixed && rm /tmp/fixed
 
 == python's tempfile
@@ -129,6 +131,7 @@ $ python3 -m unittest -q test_a
 u ls
 
 == multiprocessing
+? today unexplained docker
 = python3 -c 'import multiprocessing as m; print(m.Pool(2).map(abs, [-1, -2]))'
 
 == sqlite
@@ -140,6 +143,7 @@ u ls d.db
   a = s.create_server(("127.0.0.1", 0)); b = s.create_connection(a.getsockname()); b.send(b"x"); print(a.accept()[0].recv(1))'
 
 == a socket file in the workspace
+? today unexplained docker
 = python3 -c 'import socket as s
   a = s.socket(s.AF_UNIX); a.bind("l.sock"); a.listen(); b = s.socket(s.AF_UNIX); b.connect("l.sock"); print("reached")'
 
@@ -147,15 +151,18 @@ u ls d.db
 = python3 -c 'import socket; a, b = socket.socketpair(); a.send(b"x"); print(b.recv(1))'
 
 == /dev/shm
+? today unexplained docker
 = echo x >/dev/shm/f && cat /dev/shm/f && rm /dev/shm/f
 
 == a terminal
+? today unexplained
 = python3 -c 'import os, pty; m, s = pty.openpty(); print(os.isatty(s))'
 
 == make and a C compiler
 = make -s hello && ./hello
 
 == a program below /tmp
+? today unexplained docker
 = cc -o /tmp/built hello.c && /tmp/built
 
 == a pipe with a name
@@ -168,22 +175,26 @@ u ls d.db
 = (sleep 0.1; echo done >f) & wait; cat f
 
 == a daemon, ended by the next call
+? today explained
 $ nohup sleep 300 >/dev/null 2>&1 & echo $! >d.pid
 $ kill "$(cat d.pid)"
 
 == a local web server, asked by the next call
+? today explained
 $ nohup python3 -m http.server 8123 --bind 127.0.0.1 >/dev/null 2>&1 &
   echo $! >s.pid; n=0; until (: </dev/tcp/127.0.0.1/8123) 2>/dev/null || [ $((n += 1)) -gt 200 ]; do sleep 0.05; done
 = python3 -c 'from urllib.request import urlopen as o; print(o("http://127.0.0.1:8123/a").status)'
 $ kill "$(cat s.pid)"
 
 == ps sees the command's own processes
-= sleep 5 & ps -o comm= -p $! && kill $!
+? today unexplained podman
+= ps -o comm= -p $$
 
 == the home directory is readable
 = cat ~/notes.txt
 
 == the environment passes
+? today unexplained
 = printenv RUST_LOG DATABASE_URL
 
 == the owner of a file as root
@@ -199,78 +210,97 @@ u stat -c %a m
 = date -d @0 -u +%Y && nproc
 
 == user namespaces
-~ unshare -Ur true
 ? want explained podman full
+? today unexplained podman full
+~ unshare -Ur true
 
 == a file in the home directory
 ? hides planted
+? today unexplained
 $ echo planted >~/planted.txt
-u cat ~/planted.txt; rm -f ~/planted.txt
+u cat ~/planted.txt 2>/dev/null; rm -f ~/planted.txt
 
 == a sibling's file
 ? hides level = 2
+? today unexplained
 $ sed -i s/1/2/ /srv/sibling/config.yml
 u cat /srv/sibling/config.yml; echo 'level = 1' >/srv/sibling/config.yml
 
 == removal outside the workspace
 ? hides gone
+? today unexplained
 $ rm /srv/sibling/old.txt
 u ls /srv/sibling/old.txt 2>/dev/null || { echo gone; echo old >/srv/sibling/old.txt; }
 
 == through a link that leads out
 ? hides planted
+? today unexplained
 < ln -s /srv/sibling link
 $ echo planted >link/new.txt
-u cat /srv/sibling/new.txt; rm -f /srv/sibling/new.txt
+u cat /srv/sibling/new.txt 2>/dev/null; rm -f /srv/sibling/new.txt
 
 == the mode of a file outside the workspace
 ? hides 777
+? today EFFECT docker
+? today unexplained podman full
 $ chmod 777 /srv/sibling/config.yml
 u stat -c %a /srv/sibling/config.yml; chmod 644 /srv/sibling/config.yml
 
 == a file in /etc as root
 ? only root
 ? hides planted
+? today unexplained
 $ echo planted >/etc/planted
-u cat /etc/planted; rm -f /etc/planted
+u cat /etc/planted 2>/dev/null; rm -f /etc/planted
 
 == /etc/shadow as root
 ? only root
 ? hides root:
+? today EFFECT
 $ cat /etc/shadow
 
 == another user's home as root
 ? only root
 ? hides of another user
+? today EFFECT
 $ cat /home/other/secret.txt
 
 == a private key
 ? hides PRIVATE KEY
+? today unexplained
 $ cat ~/.ssh/id_ed25519
 
 == a password file
 ? hides hunter2
+? today unexplained docker
+? today silent podman full
 $ cat ~/.netrc
 
 == a secret in the environment
 ? hides s3cr3t
+? today unexplained
 $ printenv API_TOKEN
 
 == a password in an address
 ? hides hunter3
+? today unexplained
 $ printenv CACHE_URL
 
 == the environment of the first process
 ? hides s3cr3t
+? today unexplained
 $ tr '\0' '\n' </proc/1/environ
 
 == a signal to the first process
 ? hides hit
+? want silent podman full
+? today unexplained docker
 $ kill -USR1 1
 u n=0; until ls /run/hit 2>/dev/null || [ $((n += 1)) -gt 20 ]; do sleep 0.05; done; rm -f /run/hit
 
 == the project's llmc.toml
 ? hides planted
+? today unexplained podman full
 $ echo '# planted' >>llmc.toml
 u cat llmc.toml
 
@@ -282,7 +312,7 @@ u git config alias.st
 == a git hook
 ? hides post-commit
 $ printf '#!/bin/sh\ntouch /tmp/ran\n' >.git/hooks/post-commit && chmod +x .git/hooks/post-commit
-u ls .git/hooks/post-commit
+u find .git/hooks -name post-commit
 
 == git's settings of the user
 ? hides Eve
@@ -291,6 +321,7 @@ u git config --global user.name; git config --global user.name 'Ann User'
 
 == set-user-id
 ? hides setuid
+? today unexplained
 $ cp /bin/true setuid && chmod u+s setuid
 u find . -name setuid -perm -4000
 """
@@ -366,18 +397,25 @@ def judge(row, plain, served):
             detail = f"{line.splitlines()[0]}\nplainly: {text.strip()}\nhere:    {text_here.strip()}"
             break
     if row.hides:
-        if not any(row.hides.search(text) for _, text in plain):
+        if not row.hides.search(outside(row, plain)):
             return "broken row", "it has no effect in a plain shell"
-        if shown := [text for _, text in served if row.hides.search(text)]:
-            return "EFFECT", shown[0]
+        if row.hides.search(outside(row, served)):
+            return "EFFECT", served[0][1]
     elif detail is None:
         return "alike", ""
-    if any(EXPLAINED.search(text) for _, text in served):
-        return "explained", ""
+    told = [line for _, text in served for line in text.splitlines() if EXPLAINED.search(line)]
+    if told:
+        return "explained", "\n".join(told)
     failed = any(mark in "$=~" and one[0] != other[0] for (mark, _), one, other in zip(row.steps, plain, served))
     return "unexplained" if failed else "silent", detail or served[0][1]
 
 
+def outside(row, found):
+    """What the user's shell shows, or the commands where a row has no such lines."""
+    marks = "u" if any(mark == "u" for mark, _ in row.steps) else "$=~"
+    return "\n".join(text for (mark, _), (_, text) in zip(row.steps, found) if mark in marks)
+
+
 def said(text):
     """What a command printed, without what a server adds."""
-    return "\n".join(line for line in text.strip().splitlines() if not EXPLAINED.match(line))
+    return "\n".join(line for line in text.strip().splitlines() if not EXPLAINED.search(line))

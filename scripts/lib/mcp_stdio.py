@@ -29,7 +29,7 @@ class Server:
             self.process = subprocess.Popen(command, cwd=cwd, env=environment, start_new_session=True, **streams)
         self.answers, self.arrived, self.next_id, self.at_end = {}, threading.Condition(), 0, False
         threading.Thread(target=self.read, daemon=True).start()
-        self.request("initialize", INITIALIZE)
+        self.hello = self.request("initialize", INITIALIZE).get("result", {})
         self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     def read(self):
