@@ -194,4 +194,5 @@ class Engine:
             mounted = [line.split()[4] for line in file]
         for path in sorted((path for path in mounted if path.startswith(self.folder + "/")), key=len, reverse=True):
             subprocess.run(["umount", "-l", path], stderr=subprocess.DEVNULL, check=False)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        # Faster than shutil.rmtree, which matters with a whole root; nothing is mounted below any more.
+        subprocess.run(["rm", "-rf", "--one-file-system", self.folder], check=False)

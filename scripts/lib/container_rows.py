@@ -23,7 +23,8 @@ before it.
     ? today VERDICT [PLACE...]   a fault that is known: passes, and is counted as known
 
 A PLACE is `docker`, `podman`, `full`, `root`, `user`, or two of them joined (`docker/root`); none means everywhere. A
-verdict better than the table's is printed, so that its `today` can be removed.
+verdict better than the table's is printed, so that its `today` can be removed; a fault that comes and goes (a new working
+tree's `.git` is now and then taken away without a mount namespace) is in the table too.
 """
 
 import re
@@ -91,6 +92,7 @@ $ git tag v1 && git gc -q
 u git tag
 
 == working tree inside the workspace
+? today explained docker
 $ git worktree add -q -b side tree && cd tree && echo t >t && git add t && git commit -qm tree
 u git log --format=%s side
 
