@@ -14,6 +14,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
+import time
 
 # Programs and the Debian packages that bring them.
 PROGRAMS = {"podman": "podman", "runc": "runc", "debootstrap": "debootstrap"}
@@ -166,7 +167,7 @@ class Engine:
         }
         places = ["--root", folder + "/storage", "--runroot", folder + "/run", "--tmpdir", folder + "/tmp"]
         places += ["--volumepath", folder + "/volumes", "--storage-driver", "overlay"]
-        self.podman = ["podman", *places, "--runtime", "runc", "--cgroup-manager", "cgroupfs", "--events-backend", "file"]
+        self.podman = ["podman", *places, "--runtime", "runc", "--cgroup-manager", "cgroupfs", "--events-backend", "none"]
 
     def run(self, name, setup, user, variables):
         """Starts a container that waits, as a user of it."""
@@ -194,5 +195,8 @@ class Engine:
             mounted = [line.split()[4] for line in file]
         for path in sorted((path for path in mounted if path.startswith(self.folder + "/")), key=len, reverse=True):
             subprocess.run(["umount", "-l", path], stderr=subprocess.DEVNULL, check=False)
-        # Faster than shutil.rmtree, which matters with a whole root; nothing is mounted below any more.
-        subprocess.run(["rm", "-rf", "--one-file-system", self.folder], check=False)
+        # Faster than shutil.rmtree, which matters with a whole root. Podman's clean-up after a container is a process of
+        # its own, which may still write here.
+        deadline = time.monotonic() + 30
+        while os.path.exists(self.folder) and time.monotonic() < deadline:
+            subprocess.run(["rm", "-rf", "--one-file-system", self.folder], stderr=subprocess.DEVNULL, check=False)
