@@ -235,6 +235,9 @@ pub(crate) enum Verb {
     )]
     Trust(TrustArgs),
     /// Print where this workspace's state is kept.
+    #[command(
+        after_help = "Examples:\n  llmc state\n  du -sh \"$(llmc state)\"       how much room it takes"
+    )]
     State,
     /// Check whether a running server is healthy
     ///
