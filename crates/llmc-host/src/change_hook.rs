@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::roots::RootedPath;
+use crate::roots::{RootedPath, Roots};
 use crate::write::Workspace;
 
 /// Called with each path that is about to change.
@@ -20,6 +20,13 @@ impl fmt::Debug for ChangeHook {
 }
 
 impl Workspace {
+    /// The same files through other roots.
+    pub fn with_roots(&self, roots: Roots) -> Workspace {
+        let mut files = self.clone();
+        files.roots = Arc::new(roots);
+        files
+    }
+
     /// The same files; `before` is called with each path that is about to be created, changed, moved or deleted, under
     /// its lease. Of a directory that is moved or deleted, only the directory itself is given.
     pub fn with_change_hook(

@@ -31,6 +31,8 @@ pub(crate) struct Root {
     path: PathBuf,
     configured: PathBuf,
     fd: RwLock<Arc<OwnedFd>>,
+    /// Whether the directory of that path takes its place once it is deleted.
+    is_replaceable: bool,
 }
 
 /// The allowed directories, the workspace they belong to, and the rules on names inside them.
@@ -38,6 +40,8 @@ pub(crate) struct Root {
 pub struct Roots {
     workspace: PathBuf,
     list: Vec<Arc<Root>>,
+    /// A directory that may only be read, and only by its path.
+    private: Option<Arc<Root>>,
     home: Option<PathBuf>,
     rules: Arc<PathRules>,
 }
@@ -77,9 +81,31 @@ impl Roots {
         Ok(Roots {
             workspace: workspace.to_owned(),
             list,
+            private: None,
             home: None,
             rules,
         })
+    }
+
+    /// The same roots, and a directory that may be read under a path where others find another one, by those who name that
+    /// path. Walks and searches of the roots do not go there, nor do links. A root that holds the path keeps it.
+    #[must_use]
+    pub fn with_private_dir(&self, path: &Path, dir: OwnedFd) -> Roots {
+        let is_free =
+            !self.list.is_empty() && !self.list.iter().any(|root| path.starts_with(&root.path));
+        let private = Root {
+            path: path.to_owned(),
+            configured: path.to_owned(),
+            fd: RwLock::new(Arc::new(dir)),
+            is_replaceable: false,
+        };
+        Roots {
+            workspace: self.workspace.clone(),
+            list: self.list.clone(),
+            private: is_free.then(|| Arc::new(private)),
+            home: self.home.clone(),
+            rules: self.rules.clone(),
+        }
     }
 
     /// Lets paths start with `~`, as the `linux_*` tools do.
@@ -176,7 +202,14 @@ impl Roots {
         last: FinalLink,
         access: Access,
     ) -> Result<RootedPath> {
-        let (root, parts) = self.locate(requested, bytes)?;
+        let (root, parts) = match self.locate(requested, bytes) {
+            Err(Error::OutsideRoots { .. }) if access == Access::Read => self
+                .below_private_dir(bytes)
+                .ok_or_else(|| Error::OutsideRoots {
+                    path: requested.to_owned(),
+                })?,
+            located => located?,
+        };
         self.rules
             .check_name(&self.absolute_name(bytes), requested, access)?;
         self.rules
@@ -236,6 +269,22 @@ impl Roots {
             .ok_or_else(|| Error::OutsideRoots {
                 path: requested.to_owned(),
             })
+    }
+
+    /// The parts below the private directory of an absolute path that names it; `..` and links never lead there.
+    fn below_private_dir(&self, bytes: &[u8]) -> Option<(Arc<Root>, Vec<Vec<u8>>)> {
+        let private = self.private.as_ref()?;
+        let path = Path::new(OsStr::from_bytes(bytes));
+        let rest = path.strip_prefix(&private.path).ok()?;
+        let rest = parts(rest.as_os_str().as_bytes());
+        // A folder on the way to a root has other entries for the user.
+        let top = rest
+            .first()
+            .map(|first| private.path.join(OsStr::from_bytes(first)));
+        let leads_to_root =
+            top.is_some_and(|top| self.list.iter().any(|root| root.path.starts_with(&top)));
+        let is_plain = !leads_to_root && rest.iter().all(|part| part != b"..");
+        is_plain.then(|| (private.clone(), rest))
     }
 
     /// The parts of a path from outside, from `/` on, as its text has them.
@@ -364,6 +413,7 @@ impl Root {
             path,
             configured: configured.to_owned(),
             fd: RwLock::new(Arc::new(fd)),
+            is_replaceable: true,
         })
     }
 
@@ -398,6 +448,7 @@ impl Root {
                 // that is the root now.
                 Ok(_) | Err(Errno::NOENT)
                     if !reopened
+                        && self.is_replaceable
                         && (rel == b"." || opened.is_err())
                         && fs::fstat(&*fd).is_ok_and(|stat| stat.st_nlink == 0) =>
                 {
