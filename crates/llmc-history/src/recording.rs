@@ -227,6 +227,25 @@ impl Recording {
         self.record(RecordingEnd::GoesOn)
     }
 
+    /// Goes on after the call, for a process that lives on. It does not make the changes of other calls shared: what changes
+    /// while one of them runs is that call's, and what changes between them is the process's.
+    pub fn continue_in_background(&self) {
+        if let Some(call) = lock(&self.notes).call.take() {
+            let _ = self.inner.store.end_call(&call);
+        }
+    }
+
+    /// As [`Recording::checkpoint`], but records nothing while a call is under way, whose changes these may be.
+    ///
+    /// # Errors
+    /// The store cannot be asked.
+    pub fn checkpoint_between_calls(&self) -> Result<Option<Recorded>> {
+        match self.inner.store.active_calls()? {
+            0 => self.checkpoint(),
+            _ => Ok(None),
+        }
+    }
+
     fn record(&self, end: RecordingEnd) -> Result<Option<Recorded>> {
         let mut notes = lock(&self.notes);
         if notes.is_finished {
