@@ -12,7 +12,7 @@ use rustix::fs::{Mode, OFlags};
 use super::fds;
 use super::level::Features;
 use super::outer::Outer;
-use super::plan::{self, Failure, LayerStore, Report, Stage, Start};
+use super::plan::{self, Failure, LayerStore, Report, Stage, Start, WANTS_RUN, WANTS_SESSION};
 
 /// How long the broker may take to end after its socket is closed.
 const BROKER_END_TIMEOUT: Duration = Duration::from_secs(6);
@@ -65,7 +65,7 @@ impl Broker {
 
     /// Asks for a slot without waiting for it.
     pub(super) fn ask(&mut self) -> io::Result<()> {
-        self.socket.write_all(b"w")?;
+        self.socket.write_all(&[WANTS_RUN])?;
         self.asked += 1;
         Ok(())
     }
@@ -76,6 +76,20 @@ impl Broker {
             self.ask()?;
         }
         self.asked -= 1;
+        self.receive_slot()
+    }
+
+    /// The first process of a new session.
+    pub(super) fn session(&mut self) -> io::Result<Result<UnixStream, Failure>> {
+        // Answers come in the order of the requests.
+        while self.asked > 0 {
+            let _ = self.slot()?;
+        }
+        self.socket.write_all(&[WANTS_SESSION])?;
+        self.receive_slot()
+    }
+
+    fn receive_slot(&mut self) -> io::Result<Result<UnixStream, Failure>> {
         match plan::receive(&self.socket)? {
             Report::Slot => {}
             Report::Failed(failure) => return Ok(Err(failure)),

@@ -178,6 +178,11 @@ impl Run {
                     }
                 }
                 Event::Report(Report::Exceeded(bound)) => self.notes.push(ended_because(&bound)),
+                Event::Report(Report::Left) => {
+                    // A run that answers once keeps nothing that its command leaves.
+                    tree.end();
+                    stuck.get_or_insert(now + RUN_END_TIMEOUT);
+                }
                 Event::Report(report) => self.report = Some(report),
                 Event::Gone => gone = Some(Instant::now() + OUTPUT_DRAIN_TIMEOUT),
                 Event::Nothing => {}

@@ -11,7 +11,7 @@ use std::time::Instant;
 use super::exit_status::ExitStatus;
 use super::follow::{MAX_RUN_TIME, RunReport, broken, failed, follow};
 use super::plan::Input;
-use super::runner::{ExecRequest, Runner};
+use super::runner::{ExecRequest, Runner, SessionPlace};
 use crate::error::Result;
 use llmc_host::CancelToken;
 
@@ -42,17 +42,19 @@ impl Drop for RunLeash {
 
 impl Runner {
     /// As [`Runner::run`], for a program whose input and output are the caller's: `begin` receives both once the program
-    /// runs. Its end is the end of the program, its time limit, or the end of the [`RunLeash`].
+    /// runs. Its end is the end of the program, its time limit, or the end of the [`RunLeash`]. With a place it runs in another
+    /// runner's session.
     ///
     /// # Errors
     /// As [`Runner::run`].
     pub fn run_interactive(
         &self,
         spec: &ExecRequest<'_>,
+        place: Option<SessionPlace>,
         begin: impl FnOnce(RunPipes),
     ) -> Result<RunReport> {
         let wrong = |error| broken("starting the process", error);
-        let launched = self.launch_with(spec, Input::Pipe)?;
+        let launched = self.launch_at(spec, Input::Pipe, place)?;
         self.finish(launched, spec, |tree, terms, _| {
             tree.running()
                 .map_err(wrong)?

@@ -20,7 +20,8 @@
 //! - [`followed_git_dirs`], [`is_followed`]: git directories outside the roots that the user's own files name
 //! - [`LayeredRun`], [`BaseLayer`], [`LayerChanges`]: a run that changes nothing, what it saw, and what it would have changed
 //! - [`ProcessOptions`]: how a background process is kept
-//! - [`RunOwner`], [`PrivateLayer`]: whose private folders a run uses
+//! - [`RunOwner`], [`Sessions`], [`SessionPlace`], [`PrivateLayer`]: whose processes a run is among, and whose private folders
+//!   it uses
 //! - [`tool_search_path`], [`user_home`], [`HIDDEN_PLACES`]: the user's tool chains, and the credentials beside them
 //! - [`run_probes`], [`Probe`]: escape tests against the sandbox
 //! - [`check_tool_chains`]: which tool chains are there and start confined
@@ -72,6 +73,7 @@ mod redact;
 mod ring;
 mod runner;
 mod search_path;
+mod sessions;
 mod settings;
 mod stdio;
 mod tmp;
@@ -104,8 +106,9 @@ pub use process::{
 pub use programs::{Program, Unresolved};
 pub use protect::GitAccess;
 pub use quarantine::{Quarantined, RejectedItem, quarantine_notes};
-pub use runner::{ExecRequest, PrivateLayer, RunOwner, Runner};
+pub use runner::{ExecRequest, PrivateLayer, RunOwner, Runner, SessionPlace};
 pub use search_path::{SYSTEM_SEARCH_PATH, tool_search_path};
+pub use sessions::Sessions;
 pub use settings::{CacheMode, Children, Confinement, Limits, Profile, Settings};
 pub use tool_chains::{ToolChain, check_tool_chains};
 pub use word_split::split_words;

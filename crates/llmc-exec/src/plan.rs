@@ -19,6 +19,14 @@ pub(super) const OUTER: &str = "__confine";
 pub(super) const BROKER: &str = "__confine-broker";
 /// The hidden argument of the process that becomes pid 1 of a run.
 pub(super) const INNER: &str = "__confine-init";
+/// The hidden argument of the process that becomes pid 1 of a session.
+pub(super) const SESSION: &str = "__confine-session";
+/// The hidden argument of the process whose Landlock rules hold for all runs of a session with the same rules.
+pub(super) const LEADER: &str = "__confine-leader";
+/// The hidden argument of the process that makes the mounts of one run in a session.
+pub(super) const MOUNTER: &str = "__confine-mounter";
+/// The hidden argument of the process that becomes one run in a session.
+pub(super) const MEMBER: &str = "__confine-member";
 /// The hidden argument of the program that attempts escapes, for escape tests.
 pub(super) const ATTEMPT: &str = "__attempt";
 /// What stands between the words of two attempts.
@@ -30,12 +38,46 @@ pub(super) const REFUSED: &str = "llmc-refused ";
 /// Longest message: the arguments and the environment of one command, each byte of them escaped.
 const MAX_MESSAGE_BYTES: usize = 16 << 20;
 
+/// What the server writes to the broker for the first process of a run, and of a session.
+pub(super) const WANTS_RUN: u8 = b'r';
+pub(super) const WANTS_SESSION: u8 = b's';
+
 /// The first message to every helper: what to do before there is a plan.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Start {
     pub(super) features: Features,
     /// What the broker is to stage; from the broker to a run, what is staged.
     pub(super) stage: Option<Stage>,
+}
+
+/// The server's first message to a session's first process.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) struct SessionStart {
+    /// Bounds `/tmp`, and `/dev/shm`.
+    pub(super) tmp_bytes: u64,
+    /// Bounds the processes and threads of the session.
+    pub(super) processes: u64,
+}
+
+/// What the server asks of a session.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) enum SessionRequest {
+    /// A slot for a run among the session's processes, under these rules.
+    Member(SessionRules),
+    /// A slot for a run that has the session's `/tmp` and network, and processes of its own.
+    Apart { with_layers: bool },
+    /// The helper of a run has gone before its processes: they are ended.
+    EndOrphans,
+}
+
+/// The Landlock rules of a run in a session. Runs under the same rules can signal and look at each other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SessionRules {
+    /// Writable places.
+    pub(super) write: Vec<OsString>,
+    /// Copies of git directories that lie outside them.
+    pub(super) git_copies: Vec<OsString>,
+    pub(super) has_network: bool,
 }
 
 /// Mounts that the broker makes once, for all of its runs.
@@ -82,6 +124,8 @@ pub(super) struct Plan {
     pub(super) sockets: Sockets,
     pub(super) limits: Limits,
     pub(super) view: View,
+    /// Whether it is one of a session's runs: the session has made its namespaces, but for mounts.
+    pub(super) is_member: bool,
     /// Set for a run that changes layers over its writable places, not the places.
     pub(super) layered: Option<LayeredWrites>,
     /// Seconds of processor time per process.
@@ -93,6 +137,26 @@ pub(super) struct Plan {
 }
 
 impl Plan {
+    /// Whether every other process of its process namespace is the run's own.
+    pub(super) fn owns_pid_namespace(&self) -> bool {
+        self.features.pid && !self.is_member
+    }
+
+    /// The rules that a session's leader is to enforce for it.
+    pub(super) fn session_rules(&self) -> SessionRules {
+        let places = &self.places;
+        let is_inside = |dir: &OsString| {
+            let mut write = places.write.iter();
+            write.any(|place| Path::new(dir).starts_with(place))
+        };
+        let outside = places.git.iter().filter(|git| !is_inside(&git.git_dir));
+        SessionRules {
+            write: places.write.clone(),
+            git_copies: outside.map(|git| git.top.clone()).collect(),
+            has_network: self.sockets != Sockets::Nothing,
+        }
+    }
+
     /// Whether the run's renames wait for the server: where it sees copies of git directories.
     pub(super) fn supervises_renames(&self) -> bool {
         self.target.is_some() && self.features.seccomp && !self.places.git.is_empty()
@@ -163,8 +227,17 @@ pub(super) struct View {
     pub(super) python: Option<OsString>,
     /// Sockets of the host elsewhere.
     pub(super) sockets: Vec<OsString>,
-    /// The session whose `/tmp` this run shares; part of a file name. Without it the run has one for itself.
-    pub(super) session: Option<String>,
+    /// The `/tmp` that the run shares with others of its session. Without it the run has one for itself.
+    pub(super) tmp: Option<SessionTmp>,
+}
+
+/// Where the `/tmp` of a session is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) enum SessionTmp {
+    /// Among the mounts of the session's first process.
+    OfSession,
+    /// Among the broker's, where there are no sessions; part of a file name.
+    Named(String),
 }
 
 /// Links to programs under further names, in the run's own `/run`.
@@ -233,6 +306,12 @@ pub(super) enum Report {
     Started { layers: Vec<Option<LayerStore>> },
     /// The broker's answer to a request for a slot; the descriptor of the socket to a new run follows.
     Slot,
+    /// A session serves; descriptors of its `/tmp` and, where it has terminals, of their folder follow.
+    Session,
+    /// The first process of a run in a session has its plan: an earlier run has not killed it while it waited.
+    Joined,
+    /// The mounts of a run in a session are made; a descriptor of their namespace follows.
+    Mounted,
     /// A probe: everything is in force.
     Ready { landlock: Option<u32> },
     /// Whether renames of the run wait for the server's answer; if so, a descriptor follows from which it receives them.
@@ -249,6 +328,8 @@ pub(super) enum Report {
     Exited(i32),
     /// A signal ended the command.
     Killed(i32),
+    /// After either of these: processes that the command has started go on.
+    Left,
     /// After either of these: the helper is the last process of the run, and exits.
     Alone,
     /// The run could not be set up.
@@ -277,6 +358,13 @@ impl Failure {
             step: step.to_owned(),
             errno: error.into().raw_os_error().unwrap_or(0),
         }
+    }
+
+    /// Whether something was not there any more.
+    pub(super) fn is_missing_file(&self) -> bool {
+        use rustix::io::Errno;
+        let missing = [Errno::NOENT, Errno::NOTDIR].map(Errno::raw_os_error);
+        self.feature == Some(Feature::MountSpace) && missing.contains(&self.errno)
     }
 
     pub(super) fn io(&self) -> io::Error {

@@ -131,6 +131,8 @@ struct State {
     last: Instant,
     /// When a call last read or wrote.
     touched: Instant,
+    /// How the program ended, if processes that it has started go on.
+    left_by: Option<ProcessEnd>,
     ending: Option<ProcessEnd>,
 }
 
@@ -197,6 +199,7 @@ impl Runner {
                 ring: Ring::new(manner.keep),
                 last: now,
                 touched: now,
+                left_by: None,
                 ending: None,
             }),
             changed: Condvar::new(),
@@ -276,6 +279,11 @@ impl Process {
         self.shared.lock().ending.clone()
     }
 
+    /// How the program ended, if processes that it has started go on without it.
+    pub fn left_by(&self) -> Option<ProcessEnd> {
+        self.shared.lock().left_by.clone()
+    }
+
     /// Up to `most` bytes of output from the byte with number `from` on, without waiting.
     pub fn look(&self, from: u64, most: usize) -> OutputSlice {
         let mut state = self.shared.lock();
@@ -287,7 +295,11 @@ impl Process {
     pub fn wait(&self, end: u64, timeout: Duration) {
         let mut state = self.shared.lock();
         state.touched = Instant::now();
-        let idle = |state: &mut State| state.ring.end() <= end && state.ending.is_none();
+        let was_left = state.left_by.is_some();
+        let idle = |state: &mut State| {
+            let is_as_before = state.ending.is_none() && state.left_by.is_some() == was_left;
+            state.ring.end() <= end && is_as_before
+        };
         drop(self.shared.changed.wait_timeout_while(state, timeout, idle));
     }
 
@@ -358,17 +370,25 @@ impl Process {
     pub fn stop(&self, signals: &[i32], grace: Duration) -> Option<ProcessEnd> {
         let kill = signals.contains(&Signal::KILL.as_raw());
         if !kill {
-            for signal in signals
-                .iter()
-                .filter_map(|signal| u8::try_from(*signal).ok())
-            {
-                // An error means that the helper has ended already.
-                let _ = (&self.leash).write_all(&[signal]);
+            let deadline = Instant::now() + grace;
+            self.signal(signals);
+            self.wait_command(grace);
+            if self.ending().is_none() && self.left_by().is_some() {
+                // From now on they reach what the program has left running.
+                self.signal(signals);
             }
-            self.wait_end(grace);
+            self.wait_end(deadline.saturating_duration_since(Instant::now()));
         }
         self.end();
         self.wait_end(RUN_END_TIMEOUT + OUTPUT_DRAIN_TIMEOUT)
+    }
+
+    fn signal(&self, signals: &[i32]) {
+        let signals = signals.iter();
+        for signal in signals.filter_map(|signal| u8::try_from(*signal).ok()) {
+            // An error means that the helper has ended already.
+            let _ = (&self.leash).write_all(&[signal]);
+        }
     }
 
     /// Ends it without waiting.
@@ -379,6 +399,16 @@ impl Process {
     pub fn wait_end(&self, timeout: Duration) -> Option<ProcessEnd> {
         self.shared.lock().touched = Instant::now();
         self.watch_end(timeout)
+    }
+
+    /// As [`Process::wait_end`], but waits for the program alone: what it has started may go on.
+    pub fn wait_command(&self, timeout: Duration) -> Option<ProcessEnd> {
+        let mut state = self.shared.lock();
+        state.touched = Instant::now();
+        let runs = |state: &mut State| state.ending.is_none() && state.left_by.is_none();
+        let waited = self.shared.changed.wait_timeout_while(state, timeout, runs);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.ending.clone().or_else(|| state.left_by.clone())
     }
 
     /// The same for an observer: the process counts as idle meanwhile.
@@ -427,12 +457,9 @@ impl Follower {
         drop(self.tmp);
         drop(self.sink);
         let undone = self.guard.after(self.watch);
-        let status = match report {
-            Some(Report::Exited(code)) => ExitStatus::Exited(code),
-            Some(Report::Killed(signal)) => ExitStatus::Signaled(signal),
-            // Without a report the helper was dropped, and the kernel killed what was below it.
-            _ => ExitStatus::Signaled(Signal::KILL.as_raw()),
-        };
+        // Without a report the helper was dropped, and the kernel killed what was below it.
+        let status = report.as_ref().and_then(exit_status);
+        let status = status.unwrap_or(ExitStatus::Signaled(Signal::KILL.as_raw()));
         let status = undone.status(status);
         let notes = self.notes.into_iter().chain(undone.notes).collect();
         let quarantined = undone.quarantined;
@@ -489,6 +516,21 @@ impl Follower {
                 Ok(Event::Report(Report::Exceeded(bound))) => {
                     self.notes.push(ended_because(&bound));
                 }
+                Ok(Event::Report(Report::Left)) => {
+                    let undone = self.guard.after_command(&mut self.watch);
+                    let end = report
+                        .as_ref()
+                        .and_then(exit_status)
+                        .map(|status| ProcessEnd {
+                            status: undone.status(status),
+                            idle: false,
+                            at: Instant::now(),
+                            quarantined: undone.quarantined,
+                            notes: undone.notes,
+                        });
+                    self.shared.lock().left_by = end;
+                    self.shared.changed.notify_all();
+                }
                 Ok(Event::Report(said)) => report = Some(said),
                 Ok(Event::Gone) => gone = Some(Instant::now() + OUTPUT_DRAIN_TIMEOUT),
                 Ok(Event::Nothing) => {}
@@ -497,10 +539,14 @@ impl Follower {
         }
     }
 
-    /// When the process will have been idle for too long, as it looks now.
+    /// When the process will have been idle for too long, as it looks now. What a program has left running may be silent.
     fn bored_at(&self) -> Instant {
         let state = self.shared.lock();
-        state.last.max(state.touched) + self.idle.min(MAX_RUN_TIME)
+        let idle = match state.left_by {
+            Some(_) => MAX_RUN_TIME,
+            None => self.idle.min(MAX_RUN_TIME),
+        };
+        state.last.max(state.touched) + idle
     }
 
     fn keep(&mut self, stream: Stream, read: usize) {
@@ -528,6 +574,14 @@ pub(super) fn wait_for_room(file: &File, timeout: Duration) {
     };
     let mut watched = [PollFd::from_borrowed_fd(file.as_fd(), PollFlags::OUT)];
     let _ = poll(&mut watched, Some(&timeout));
+}
+
+fn exit_status(report: &Report) -> Option<ExitStatus> {
+    match report {
+        Report::Exited(code) => Some(ExitStatus::Exited(*code)),
+        Report::Killed(signal) => Some(ExitStatus::Signaled(*signal)),
+        _ => None,
+    }
 }
 
 /// Refuses a line that would be cut on its way, while the program lets the terminal collect lines.

@@ -330,13 +330,21 @@ impl Guard {
             && !self.files.iter().any(|file| file == path)
     }
 
-    /// Compares once the run has ended: carries over what is left of its copies, judges the repositories that it made, moves
-    /// away what else it planted and restores what it changed.
-    pub(super) fn after(&self, mut watch: Watch) -> Undone {
+    /// What became of a command that has ended while processes that it has started go on: what it changed in git directories is
+    /// carried over.
+    pub(super) fn after_command(&self, watch: &mut Watch) -> Undone {
         let mut undone = Undone::default();
-        if !watch.on {
-            return undone;
+        if watch.on {
+            self.carry_over(watch, &mut undone);
+            watch.next_look = None;
+            self.while_running(watch);
+            undone.quarantined.append(&mut watch.taken);
+            undone.notes.append(&mut watch.notes);
         }
+        undone
+    }
+
+    fn carry_over(&self, watch: &Watch, undone: &mut Undone) {
         undone.notes.extend(self.mirrors.take_recovered());
         for mirror in &watch.mirrors {
             let report = self.mirrors.finish(mirror);
@@ -347,6 +355,16 @@ impl Guard {
             undone.notes.extend(report.notes);
             undone.has_conflict |= report.has_conflict;
         }
+    }
+
+    /// Compares once the run has ended: carries over what is left of its copies, judges the repositories that it made, moves
+    /// away what else it planted and restores what it changed.
+    pub(super) fn after(&self, mut watch: Watch) -> Undone {
+        let mut undone = Undone::default();
+        if !watch.on {
+            return undone;
+        }
+        self.carry_over(&watch, &mut undone);
         let found = self.homes();
         let mut planted = watch.planted(&found);
         undone.notes.append(&mut watch.notes);

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use llmc_host::{CancelToken, OpenDir, lock};
 use rustix::fs::{Mode, OFlags};
 
+pub use self::slots::SessionPlace;
+pub(super) use self::slots::Slot;
 use self::slots::SlotRequest;
 use super::broker::Broker;
 use super::cgroup::Cgroups;
@@ -21,12 +23,13 @@ use super::home::{layered_folders, shared_folders};
 use super::layer_limit::disk_bytes;
 use super::level::{ConfinementLevel, Feature, Features, Protection};
 use super::plan::{
-    Failure, Input, LayerStore, LayeredWrites, Plan, Report, SINGLE_PROCESS, Target, os,
+    Failure, Input, LayerStore, LayeredWrites, Plan, Report, SINGLE_PROCESS, SessionTmp, Target, os,
 };
 use super::policy::{Allowed, Choice, Policy};
 use super::programs::{Program, Programs, Unresolved, find_program};
 use super::protect::{GitAccess, Guard, Watch};
 use super::search_path::python_in_place;
+use super::sessions::Sessions;
 use super::settings::{Children, Confinement, Profile, Settings};
 use super::tmp::OwnTmp;
 use super::tree::{Event, Tree};
@@ -37,6 +40,8 @@ mod slots;
 
 /// How long a probe may take.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(20);
+/// How often the kernel is tried again after a file that was to be mounted had gone.
+const MAX_VANISHED_TRIES: u32 = 20;
 /// The kernel's bound on one argument.
 const MAX_ARGUMENT_BYTES: usize = 128 << 10;
 /// Below the kernel's bound on all arguments and the environment together.
@@ -79,12 +84,15 @@ impl<'a> ExecRequest<'a> {
     }
 }
 
-/// Whose run it is: runs of one principal share the private layer over the home directory, runs of one session `/tmp`.
+/// Whose run it is: runs of one principal share the private layer over the home directory, runs of one session processes, `/tmp`
+/// and terminals.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RunOwner<'a> {
     pub principal: &'a str,
-    /// Empty for a run that shares `/tmp` with no other.
+    /// Empty for a run that shares nothing with others.
     pub session: &'a str,
+    /// How long the session lives without a run; without it, as long as the server.
+    pub session_lifetime: Option<Duration>,
 }
 
 /// A folder of the user that commands write copy-on-write.
@@ -113,6 +121,7 @@ pub struct Runner {
     cgroups: Cgroups,
     /// One for each principal, since private layers are theirs.
     brokers: Mutex<BTreeMap<String, Broker>>,
+    sessions: Arc<Sessions>,
     /// Runs on copy-on-write views that are under way.
     views: AtomicUsize,
 }
@@ -123,6 +132,14 @@ impl Runner {
     /// # Errors
     /// [`Error::IsolationRequired`] if the settings demand more than the kernel gives; a root that is not there.
     pub fn open(settings: Settings) -> Result<Runner> {
+        Runner::open_with(settings, Arc::default())
+    }
+
+    /// As [`Runner::open`], for sessions that may have begun with another runner.
+    ///
+    /// # Errors
+    /// As [`Runner::open`].
+    pub fn open_with(settings: Settings, sessions: Arc<Sessions>) -> Result<Runner> {
         let mut settings = settings;
         settings.shared_caches = shared_folders(&settings);
         for list in [
@@ -164,6 +181,7 @@ impl Runner {
             has_view: true,
             cgroups: Cgroups::find(),
             brokers: Mutex::default(),
+            sessions,
             views: AtomicUsize::new(0),
         };
         match runner.settings.confinement {
@@ -216,6 +234,11 @@ impl Runner {
                  here: files in memory are not counted)"
             }
         }
+    }
+
+    /// The sessions of this runner.
+    pub fn sessions(&self) -> &Arc<Sessions> {
+        &self.sessions
     }
 
     /// What is enforced for every run.
@@ -340,19 +363,47 @@ impl Runner {
             Profile::Restricted => GitAccess::ReadOnly,
             Profile::Unrestricted => spec.git,
         };
-        self.launch(spec, input, None, || self.guard.before(&self.level, git))
+        self.launch(spec, input, RunPlace::Own, || {
+            self.guard.before(&self.level, git)
+        })
     }
 
-    /// Starts a run, in the places that `watch` gives or in layers over them.
+    /// As [`Runner::launch_with`], in the session of another runner.
+    pub(super) fn launch_at(
+        &self,
+        spec: &ExecRequest<'_>,
+        input: Input,
+        place: Option<SessionPlace>,
+    ) -> Result<Launched> {
+        match place {
+            None => self.launch_with(spec, input),
+            Some(place) => self.launch(spec, input, RunPlace::InSession(place), || {
+                self.guard.before(&self.level, GitAccess::ReadOnly)
+            }),
+        }
+    }
+
+    /// Starts a run in the places that `watch` gives, or in layers over them.
     fn launch(
         &self,
         spec: &ExecRequest<'_>,
         input: Input,
-        layered: Option<LayeredWrites>,
+        place: RunPlace,
         watch: impl FnOnce() -> Watch,
     ) -> Result<Launched> {
         let Vetted { program, argv, env } = self.vetted(spec)?;
-        let slot_request = SlotRequest::new(self, spec.owner.principal);
+        let in_session = self.has_sessions() && !spec.owner.session.is_empty();
+        let (layered, given) = match place {
+            RunPlace::Own => (None, None),
+            RunPlace::Layers(layered) => (Some(layered), None),
+            RunPlace::InSession(given) => (None, Some(given)),
+        };
+        let shares_tmp = given.is_some();
+        let slot_request = match given {
+            Some(given) => SlotRequest::at(self, given),
+            None if in_session => SlotRequest::in_session(self, spec.owner),
+            None => SlotRequest::new(self, spec.owner.principal),
+        };
         let watch = watch();
         let argv = argv.into_iter().map(OsString::from);
         let (file, argv) = match self.settings.children {
@@ -386,10 +437,14 @@ impl Runner {
             places.write.push(tmp.path().into());
             target.env.push(("TMPDIR".into(), tmp.path().into()));
         }
-        let plan = Plan {
+        let mut plan = Plan {
+            is_member: in_session && layered.is_none(),
             layered,
             ..self.plan(places, spec, target)
         };
+        if shares_tmp {
+            plan.view.tmp = Some(SessionTmp::OfSession);
+        }
         let mut tree = self
             .start(&spec.cwd.fd, &plan, input, slot_request)
             .map_err(|error| broken("starting the helper", error))?
@@ -415,6 +470,7 @@ impl Runner {
     fn probe(&mut self) -> Result<()> {
         let root = rustix::process::geteuid().is_root();
         self.features = Features::all(root, self.settings.network);
+        let mut vanished = 0;
         loop {
             match self.try_features()? {
                 Ok(landlock) => {
@@ -426,6 +482,10 @@ impl Runner {
                     self.level =
                         ConfinementLevel::new(self.features, landlock, self.settings.network);
                     return Ok(());
+                }
+                Err(failure) if failure.is_missing_file() && vanished < MAX_VANISHED_TRIES => {
+                    // A folder was removed between its discovery and its mount: no fault of the kernel's.
+                    vanished += 1;
                 }
                 Err(failure) => {
                     // The plain mounts are the boundary; they must not be lost for the sake of what comes on top.
@@ -461,6 +521,7 @@ impl Runner {
             sockets: kinds,
             limits: self.settings.limits,
             view: self.view(RunOwner::default(), sockets),
+            is_member: false,
             layered: None,
             cpu_seconds: 10,
             cwd: "/".into(),
@@ -567,6 +628,16 @@ struct Vetted {
     program: Program,
     argv: Vec<String>,
     env: Vec<(String, String)>,
+}
+
+/// Where a run writes and among whose processes it runs.
+enum RunPlace {
+    /// In the writable places and its own session.
+    Own,
+    /// In layers over the writable places.
+    Layers(LayeredWrites),
+    /// In another runner's session.
+    InSession(SessionPlace),
 }
 
 /// A started run, with what is cleaned up after it.

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 
+use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{
     InputModes, LocalModes, OptionalActions, OutputModes, Winsize, tcgetattr, tcsetattr,
@@ -41,12 +42,13 @@ pub(super) struct CommandEnds {
 }
 
 impl StdioEnds {
-    pub(super) fn new(input: Input) -> io::Result<StdioEnds> {
+    /// `terminals` is the folder of a session's terminals, without which a terminal is one of the host's.
+    pub(super) fn new(input: Input, terminals: Option<&OwnedFd>) -> io::Result<StdioEnds> {
         match input {
             Input::Nothing | Input::Closed => StdioEnds::outputs(),
             Input::Separate => StdioEnds::outputs_and_input(),
             Input::Pipe => StdioEnds::pipes(),
-            Input::Terminal => StdioEnds::terminal(),
+            Input::Terminal => StdioEnds::terminal(terminals),
         }
     }
 
@@ -100,9 +102,16 @@ impl StdioEnds {
     }
 
     /// A terminal without echo and without added carriage returns.
-    fn terminal() -> io::Result<StdioEnds> {
+    fn terminal(terminals: Option<&OwnedFd>) -> io::Result<StdioEnds> {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-        let ours = openpt(flags)?;
+        let ours = match terminals {
+            // Only such a terminal has a name that the run can look up.
+            Some(dir) => {
+                let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+                rustix::fs::openat(dir, "ptmx", flags, Mode::empty())?
+            }
+            None => openpt(flags)?,
+        };
         grantpt(&ours)?;
         unlockpt(&ours)?;
         let theirs = ioctl_tiocgptpeer(&ours, flags)?;

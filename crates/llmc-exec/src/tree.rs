@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Child;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use llmc_host::ReadBlock;
@@ -22,12 +23,16 @@ use super::fds;
 use super::follow::Stream;
 use super::outer::Outer;
 use super::plan::{self, Failure, Plan, Report, SEEN};
+use super::runner::Slot;
+use super::sessions::Session;
 use super::stdio::{ServerEnds, StdioEnds};
 
 /// How long a helper may take to read a message.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a stopped run may take before its helper is killed.
 const RUN_END_TIMEOUT: Duration = Duration::from_secs(6);
+/// Pieces of output that are read before the helper is listened to, whether there is more or not.
+const MAX_UNHEARD_OUTPUTS: u32 = 64;
 /// How much is read at a time: the size of a pipe.
 const READ_BLOCK_BYTES: usize = 64 << 10;
 
@@ -45,6 +50,12 @@ pub(super) struct Tree {
     /// Readable when something else has happened that the follower looks at.
     wake: Option<OwnedFd>,
     is_woken: bool,
+    /// Pieces of output since the helper was last listened to.
+    unheard: u32,
+    /// Whether the helper has said that no other process of the run is left.
+    is_alone: bool,
+    /// The session among whose processes it runs.
+    session: Option<Arc<Session>>,
     /// Removed last, when no process is left in it.
     _cgroup: Option<RunCgroup>,
 }
@@ -62,9 +73,12 @@ pub(super) enum Event {
 }
 
 impl Tree {
-    /// Starts a run in a namespace that the broker has made; `slot` is the socket to its first process.
+    /// Starts a run in namespaces that are made already; `slot` is the socket to its first process.
     pub(super) fn in_slot(
-        slot: UnixStream,
+        Slot {
+            socket: slot,
+            session,
+        }: Slot,
         cwd: &OwnedFd,
         plan: &Plan,
         ends: StdioEnds,
@@ -74,6 +88,7 @@ impl Tree {
         slot.set_read_timeout(Some(MESSAGE_TIMEOUT))?;
         let mut tree = Tree::new(slot, None, ends.ours);
         tree._cgroup = cgroup;
+        tree.session = session;
         let theirs = ends.theirs;
         let mut sent = vec![cwd.as_fd(), theirs.out.as_fd(), theirs.err.as_fd()];
         sent.extend(theirs.input.as_ref().map(AsFd::as_fd));
@@ -118,12 +133,28 @@ impl Tree {
             block: ReadBlock::new(READ_BLOCK_BYTES),
             wake: None,
             is_woken: false,
+            unheard: 0,
+            is_alone: false,
+            session: None,
             _cgroup: None,
         }
     }
 
     fn send(&self, message: &impl serde::Serialize) -> io::Result<()> {
         plan::forgive_gone(plan::send(&self.leash, message))
+    }
+
+    /// Waits until the first process of a run in a session has its plan.
+    pub(super) fn joined(&mut self) -> io::Result<()> {
+        match plan::receive(&self.leash) {
+            Ok(Report::Joined) => Ok(()),
+            Ok(_) => Err(io::ErrorKind::InvalidData.into()),
+            Err(error) => {
+                self.gone = error.kind() == io::ErrorKind::UnexpectedEof
+                    || error.kind() == io::ErrorKind::ConnectionReset;
+                Err(error)
+            }
+        }
     }
 
     /// Waits for the file system that holds the layers of a run. Returns a descriptor of its root.
@@ -201,6 +232,7 @@ impl Tree {
         match plan::take(&mut self.inbox)? {
             Some(Report::Alone) => {
                 self.gone = true;
+                self.is_alone = true;
                 return Ok(Event::Gone);
             }
             Some(report) => return Ok(Event::Report(report)),
@@ -230,9 +262,21 @@ impl Tree {
             Ok(0) | Err(Errno::INTR) => return Ok(Event::Nothing),
             other => other?,
         };
-        let ready = watched.iter().position(|fd| !fd.revents().is_empty());
-        let Some(owner) = ready.map(|at| owners[at]) else {
+        let mut ready = watched
+            .iter()
+            .zip(&owners)
+            .filter(|(fd, _)| !fd.revents().is_empty());
+        // What the command has printed comes before its end, but output without end does not hide it.
+        let is_due = self.unheard >= MAX_UNHEARD_OUTPUTS;
+        let leash = ready
+            .clone()
+            .find(|(_, owner)| is_due && matches!(owner, Owner::Leash));
+        let Some((_, &owner)) = leash.or_else(|| ready.next()) else {
             return Ok(Event::Nothing);
+        };
+        self.unheard = match owner {
+            Owner::Out | Owner::Err => self.unheard.saturating_add(1),
+            Owner::Leash | Owner::Wake => 0,
         };
         match owner {
             Owner::Wake => {
@@ -299,6 +343,14 @@ impl Tree {
                 let _ = helper.kill();
             }
             let _ = helper.wait();
+        }
+        if let Some(session) = self.session.take().filter(|_| !self.is_alone) {
+            match self.gone {
+                // A command may have ended the run's first process before the others.
+                true => session.end_orphans(),
+                // Nothing else ends what is left.
+                false => session.end(),
+            }
         }
     }
 }

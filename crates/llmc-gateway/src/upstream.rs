@@ -441,6 +441,7 @@ fn start_child(child: &ChildLaunch, idle: Duration) -> Result<ChildProcess> {
         owner: RunOwner {
             principal: &principal,
             session: "",
+            ..RunOwner::default()
         },
         ..ExecRequest::new(&child.argv, &dir, Duration::MAX)
     };

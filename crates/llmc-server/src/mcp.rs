@@ -235,7 +235,7 @@ impl ServerHandler for McpHandler {
         self.app.expect_questions();
         self.app.keep_history();
         if self.tools.iter().any(|tool| tool.name == "execute_code") {
-            self.app.expect_scripts();
+            self.app.expect_scripts(&self.caller(&context));
         }
         let list = ListToolsResult::with_all_items(self.tools.to_vec());
         Ok(cacheable!(context, list))

@@ -30,7 +30,7 @@ struct BackgroundRecording {
 
 impl BackgroundRecording {
     fn checkpoint(&self) -> Option<String> {
-        match self.recording.checkpoint() {
+        match self.recording.checkpoint_between_calls() {
             Ok(recorded) => recorded.and_then(|recorded| recorded.not_undoable),
             Err(error) => Some(error.to_string()),
         }
@@ -51,6 +51,7 @@ impl BackgroundRecording {
 impl BackgroundRecordings {
     /// Goes on with a recording until these processes have ended.
     pub(crate) fn follow(&self, app: &Arc<App>, recording: Recording, processes: &[Weak<Entry>]) {
+        recording.continue_in_background();
         let followed = Arc::new(BackgroundRecording {
             recording,
             processes: processes.to_vec(),

@@ -1,5 +1,6 @@
 //! What runs commands: settings read from the configuration, and a runner that is opened when first needed.
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -10,6 +11,7 @@ use llmc_exec::{
 };
 
 use crate::app::App;
+use crate::cx::Caller;
 use crate::error::Result;
 use crate::state;
 
@@ -42,6 +44,20 @@ impl App {
             Ok(runner)
         });
         opened.as_ref().map_err(Clone::clone)
+    }
+
+    /// `/tmp` of a caller's commands, once one has run.
+    pub(crate) fn session_tmp(&self, caller: &Caller) -> Option<OwnedFd> {
+        let runner = self.command_keeper().runner.get()?.as_ref().ok()?;
+        let owner = caller.run_owner();
+        runner.sessions().tmp(owner.principal, owner.session)
+    }
+
+    /// Ends a caller's session: its commands, and what they have left running.
+    pub fn end_command_session(&self, principal: &str, session: &str) {
+        if let Some(Ok(runner)) = self.command_keeper().runner.get() {
+            runner.sessions().end(principal, session);
+        }
     }
 
     /// Where this server's own secrets are, which commands do not see whatever the operator's list says: its key, the

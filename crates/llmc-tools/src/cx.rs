@@ -1,6 +1,7 @@
 //! What a tool gets besides its arguments: the application, the caller, and its cancellation.
 
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -73,12 +74,20 @@ pub struct Caller {
     pub remote: bool,
 }
 
+/// How long the processes of a session over HTTP live after its last command.
+const HTTP_SESSION_LIFETIME: Duration = Duration::from_secs(3600);
+
 impl Caller {
-    /// Whose private layer and `/tmp` a command uses.
+    /// Whose private layer a command uses, and among whose processes it runs. The command line's process ends with its answer,
+    /// and so would a session.
     pub(crate) fn run_owner(&self) -> RunOwner<'_> {
         RunOwner {
             principal: &self.principal,
-            session: &self.session,
+            session: match self.surface {
+                Surface::Cli => "",
+                _ => &self.session,
+            },
+            session_lifetime: self.remote.then_some(HTTP_SESSION_LIFETIME),
         }
     }
 
@@ -152,9 +161,14 @@ pub(crate) struct Cx {
 
 impl Cx {
     pub(crate) fn new(app: Arc<App>, caller: Arc<Caller>, stop: CancelToken) -> Cx {
+        let tmp = app.session_tmp(&caller);
+        let with_tmp = |files: &Workspace| match tmp.as_ref().and_then(|tmp| tmp.try_clone().ok()) {
+            Some(tmp) => files.with_roots(files.roots.with_private_dir(Path::new("/tmp"), tmp)),
+            None => files.clone(),
+        };
         Cx {
-            files: app.files().clone(),
-            linux: app.linux().clone(),
+            files: with_tmp(app.files()),
+            linux: with_tmp(app.linux()),
             app,
             caller,
             stop,

@@ -1,4 +1,5 @@
-//! The broker: makes one pid namespace per run, and prepares the next ones in advance.
+//! The broker: makes one pid namespace for each session, and for each run that belongs to none, and prepares the latter in
+//! advance.
 //!
 //! Entering namespaces and starting a large executable is most of what a confined run costs, and none of it depends on
 //! the command. So it is done ahead of time, here, in a process without threads: the first processes of the next runs
@@ -27,7 +28,7 @@ use super::outer::leash;
 use super::{namespaces, stage};
 use crate::fds;
 use crate::level::Feature;
-use crate::plan::{self, Failure, INNER, Report, Start};
+use crate::plan::{self, Failure, INNER, Report, SESSION, Start, WANTS_SESSION};
 
 /// How many wait for their plans.
 const READY_RUNS: usize = 2;
@@ -58,7 +59,7 @@ pub(super) fn run() -> io::Result<()> {
         Err(failure) => return plan::send(&server, &Report::Failed(failure)),
     };
     let mut runs = Runs {
-        home: own("pid")?,
+        home: namespace_of_this_process("pid")?,
         start: Start {
             features,
             stage: staged.stage.clone(),
@@ -81,15 +82,16 @@ pub(super) fn run() -> io::Result<()> {
         match runs.next(&server, timeout)? {
             News::Gone => return Ok(()),
             News::Nothing => {}
-            News::Quiet | News::Ended if able && ready.len() < READY_RUNS => match runs.make() {
+            News::Quiet | News::Ended if able && ready.len() < READY_RUNS => match runs.make(INNER)
+            {
                 Ok(slot) => ready.push(slot),
                 Err(_) => able = false,
             },
             News::Quiet | News::Ended => {}
-            News::Wish => {
-                let slot = match ready.pop() {
-                    Some(slot) => Ok(slot),
-                    None => runs.make(),
+            News::Wish(what) => {
+                let slot = match what {
+                    INNER => ready.pop().map_or_else(|| runs.make(what), Ok),
+                    _ => runs.make(what),
                 };
                 able = slot.is_ok();
                 match slot {
@@ -106,8 +108,8 @@ pub(super) fn run() -> io::Result<()> {
 
 /// What has happened.
 enum News {
-    /// The server wants a slot.
-    Wish,
+    /// The server wants the first process of a run or of a session.
+    Wish(&'static str),
     /// The server closed its socket.
     Gone,
     /// A run ended.
@@ -172,19 +174,21 @@ impl Runs {
         if !ready[0] {
             return Ok(news);
         }
-        match { server }.read(&mut [0])? {
+        let mut wish = [0];
+        match { server }.read(&mut wish)? {
             0 => Ok(News::Gone),
-            _ => Ok(News::Wish),
+            _ if wish[0] == WANTS_SESSION => Ok(News::Wish(SESSION)),
+            _ => Ok(News::Wish(INNER)),
         }
     }
 
-    /// Starts the first process of a run. Returns the server's side of its socket.
-    fn make(&mut self) -> Result<UnixStream, Failure> {
+    /// Starts the first process of a run or of a session. Returns the server's side of its socket.
+    fn make(&mut self, what: &str) -> Result<UnixStream, Failure> {
         let failed = |step, error| Failure::new(Some(Feature::PidSpace), step, error);
         let network = self.enter_network()?;
         let (ours, theirs) = UnixStream::pair().map_err(|error| failed("a socket", error))?;
         namespaces::pid()?;
-        let pidfd = spawn(&theirs);
+        let pidfd = spawn(what, &theirs).and_then(|pid| Ok(pidfd_open(pid, PidfdFlags::empty())?));
         // Back to the broker's own pid namespace: the kernel allows only one `unshare` from it at a time.
         setns(&self.home, CloneFlags::CLONE_NEWPID)
             .map_err(|errno| failed("leaving a pid namespace", errno.into()))?;
@@ -212,28 +216,30 @@ impl Runs {
             return Ok(Some(network));
         }
         namespaces::net(features)?;
-        let network = own("net").map_err(|error| failed("a network namespace", error))?;
+        let network = namespace_of_this_process("net")
+            .map_err(|error| failed("a network namespace", error))?;
         Ok(Some(network))
     }
 }
 
 /// A namespace this process is in.
-fn own(kind: &str) -> io::Result<OwnedFd> {
+pub(super) fn namespace_of_this_process(kind: &str) -> io::Result<OwnedFd> {
     let path = format!("/proc/self/ns/{kind}");
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
+/// Starts this executable again as a helper whose standard input is a socket.
 #[expect(
     clippy::disallowed_methods,
     reason = "this is how llmc-exec starts programs"
 )]
-fn spawn(leash: &UnixStream) -> io::Result<OwnedFd> {
-    let init = Command::new("/proc/self/exe")
+pub(super) fn spawn(what: &str, socket: &UnixStream) -> io::Result<Pid> {
+    let helper = Command::new("/proc/self/exe")
         .arg0("llmc")
-        .arg(INNER)
+        .arg(what)
         .env_clear()
-        .stdin(Stdio::from(OwnedFd::from(leash.try_clone()?)))
+        .stdin(Stdio::from(OwnedFd::from(socket.try_clone()?)))
         .spawn()?;
-    Ok(pidfd_open(Pid::from_child(&init), PidfdFlags::empty())?)
+    Ok(Pid::from_child(&helper))
 }

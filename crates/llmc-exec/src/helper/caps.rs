@@ -6,10 +6,11 @@ use rustix::thread::{
     configure_capability_in_ambient_set, remove_capability_from_bounding_set, set_capabilities,
 };
 
-/// What pid 1 needs while it builds: mounts, dropping capabilities, the loopback's switch. The kernel gives an overlay a
-/// working folder without permissions, so the process that mounts one needs the capability to pass them.
-const BUILDER_CAPABILITIES: [CapabilitySet; 4] = [
+/// What helpers need while they build: mounts, entering them, dropping capabilities, the loopback's switch. The kernel gives an
+/// overlay a working folder without permissions, so the process that mounts one needs the capability to pass them.
+const BUILDER_CAPABILITIES: [CapabilitySet; 5] = [
     CapabilitySet::SYS_ADMIN,
+    CapabilitySet::SYS_CHROOT,
     CapabilitySet::DAC_OVERRIDE,
     CapabilitySet::SETPCAP,
     CapabilitySet::NET_ADMIN,

@@ -15,18 +15,21 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Stat;
 use rustix::io::Errno;
 use rustix::process::{
-    DumpableBehavior, Pid, PidfdFlags, Signal, WaitOptions, getpgid, ioctl_tiocsctty, kill_process,
-    kill_process_group, pidfd_open, set_dumpable_behavior, wait,
+    Pid, PidfdFlags, Signal, WaitOptions, getpgid, ioctl_tiocsctty, kill_process,
+    kill_process_group, pidfd_open, wait,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT};
 
+use super::landlock::Bounds;
 use super::layered::{self, Layers};
+use super::mounter::enter_mounts;
 use super::outer::leash;
+use super::session_mounts::tmp_dir;
 use super::usage::UsageCheck;
 use super::{caps, landlock, limits, mounts, namespaces, reaper, seccomp, stage};
 use crate::fds;
 use crate::level::{Feature, Features};
-use crate::plan::{self, Failure, Input, Plan, Report, SEEN, Stage, Start, Target};
+use crate::plan::{self, Failure, Input, Plan, Report, SEEN, SessionTmp, Stage, Start, Target};
 
 /// Runs as pid 1: waits for its plan, then until the command is over.
 pub(super) fn run() -> io::Result<()> {
@@ -50,11 +53,46 @@ pub(super) fn run() -> io::Result<()> {
         input: fds.next_if(|_| wants_input(&plan)),
         outputs: Some((out, err)),
     };
-    if let Some(group) = fds.next() {
+    join_group(fds.next());
+    // A session's commands may use the host's network, and a run beside them must not.
+    let network = match features.net {
+        true => Ok(()),
+        false => namespaces::net(plan.features),
+    };
+    let confined = network.and_then(|()| confine(&plan, stage.as_ref(), &leash));
+    carry_out(&plan, confined, &leash, ends)
+}
+
+/// Runs as the first process of one run in a session, under the rules of its leader.
+pub(super) fn run_in_session() -> io::Result<()> {
+    let leash = leash()?;
+    let _ = rustix::process::setsid();
+    super::hide()?;
+    let mounter = fds::receive(&leash)?.pop().map(UnixStream::from);
+    let mut fds = fds::receive(&leash)?.into_iter().peekable();
+    let (Some(mounter), Some(cwd), Some(out), Some(err)) =
+        (mounter, fds.next(), fds.next(), fds.next())
+    else {
+        return Err(io::ErrorKind::InvalidData.into());
+    };
+    rustix::process::fchdir(cwd)?;
+    let plan: Plan = plan::receive(&leash)?;
+    plan::send(&leash, &Report::Joined)?;
+    let ends = CommandStdio {
+        input: fds.next_if(|_| wants_input(&plan)),
+        outputs: Some((out, err)),
+    };
+    join_group(fds.next());
+    let confined = join_session(&plan, &mounter, &leash);
+    drop(mounter);
+    carry_out(&plan, confined, &leash, ends)
+}
+
+fn join_group(group: Option<OwnedFd>) {
+    if let Some(group) = group {
         // Without the group the checks of this process hold.
         let _ = rustix::io::write(group, b"0");
     }
-    carry_out(&plan, stage.as_ref(), &leash, ends)
 }
 
 /// Runs without a pid namespace, where the outer helper already has everything.
@@ -72,7 +110,8 @@ pub(super) fn run_here(features: Features, leash: &UnixStream) -> io::Result<()>
         input,
         outputs: None,
     };
-    carry_out(&plan, None, leash, ends)
+    let confined = confine(&plan, None, leash);
+    carry_out(&plan, confined, leash, ends)
 }
 
 fn wants_input(plan: &Plan) -> bool {
@@ -97,11 +136,11 @@ struct CommandStdio {
 
 fn carry_out(
     plan: &Plan,
-    stage: Option<&Stage>,
+    confined: Result<Option<u32>, Failure>,
     leash: &UnixStream,
     ends: CommandStdio,
 ) -> io::Result<()> {
-    let reports = match confine(plan, stage, leash) {
+    let reports = match confined {
         Ok(landlock) => match &plan.target {
             Some(target) => live(target, plan, landlock, leash, ends),
             None => vec![Report::Ready { landlock }],
@@ -117,11 +156,14 @@ fn confine(plan: &Plan, stage: Option<&Stage>, leash: &UnixStream) -> Result<Opt
         rustix::fs::stat(".").map_err(|errno| Failure::new(None, "looking around", errno))?;
     if plan.features.mount {
         // The last thing done in the mount namespace of the broker, which keeps it for the session's next run.
-        let session = plan.view.session.as_deref().filter(|_| stage.is_some());
-        let tmp = session
-            .map(|session| stage::session_tmp(session, plan.limits.tmp_bytes))
-            .transpose()
-            .map_err(|error| Failure::new(None, "the session's /tmp", error))?;
+        let tmp = match &plan.view.tmp {
+            Some(SessionTmp::OfSession) => Some(tmp_dir()),
+            Some(SessionTmp::Named(session)) if stage.is_some() => {
+                let tmp = stage::session_tmp(session, plan.limits.tmp_bytes);
+                Some(tmp.map_err(|error| Failure::new(None, "the session's /tmp", error))?)
+            }
+            _ => None,
+        };
         let layers_dir = layered::mount_point(plan, stage)?;
         namespaces::mount(plan.features)?;
         let layers = match (&plan.layered, layers_dir) {
@@ -138,6 +180,29 @@ fn confine(plan: &Plan, stage: Option<&Stage>, leash: &UnixStream) -> Result<Opt
     } else if plan.layered.is_some() {
         return Err(layered::failure("no mount namespace", Errno::NOSYS));
     }
+    restrict(plan, stage, leash)
+}
+
+/// Enters the mounts that a mounter makes, and gives up what the leader has kept.
+fn join_session(
+    plan: &Plan,
+    mounter: &UnixStream,
+    leash: &UnixStream,
+) -> Result<Option<u32>, Failure> {
+    let here =
+        rustix::fs::stat(".").map_err(|errno| Failure::new(None, "looking around", errno))?;
+    bound_programs(plan.features)?;
+    enter_mounts(plan, mounter)?;
+    stand_at(plan, &here)?;
+    restrict(plan, None, leash)
+}
+
+/// Limits, capabilities, Landlock and the system call filters.
+fn restrict(
+    plan: &Plan,
+    stage: Option<&Stage>,
+    leash: &UnixStream,
+) -> Result<Option<u32>, Failure> {
     limits::set(plan).map_err(|errno| Failure::new(None, "resource limits", errno))?;
     if plan.features == Features::default() {
         return Ok(None);
@@ -146,8 +211,8 @@ fn confine(plan: &Plan, stage: Option<&Stage>, leash: &UnixStream) -> Result<Opt
     rustix::thread::set_no_new_privs(true)
         .map_err(|errno| Failure::new(None, "no_new_privs", errno))?;
     let mut abi = None;
-    if plan.features.landlock {
-        let enforced = landlock::restrict(plan, stage)
+    if plan.features.landlock && !plan.is_member {
+        let enforced = landlock::restrict(Bounds::of_run(plan, stage))
             .map_err(|error| Failure::new(Some(Feature::Landlock), "landlock", error))?;
         abi = Some(enforced);
     }
@@ -202,15 +267,30 @@ fn live(
         let signals = only_wait()?;
         if target.input == Input::Nothing || introduce(command, leash).is_ok() {
             let mut usage = UsageCheck::new(plan, landlock);
-            Ok(watch(&signals, command, leash, &mut usage, |bound| {
+            let mut end = |bound| {
                 reports.push(Report::Exceeded(bound));
                 end_command(plan, landlock);
-            }))
+            };
+            let over = watch(&signals, Some(command), leash, &mut usage, &mut end);
+            let is_left = plan.is_member && over.is_some() && !alone();
+            if !is_left {
+                return Ok(over);
+            }
+            reports.extend(over);
+            reports.push(Report::Left);
+            if plan::send_all(leash, &std::mem::take(&mut reports)).is_ok() {
+                let mut end = |bound| {
+                    reports.push(Report::Exceeded(bound));
+                    end_command(plan, landlock);
+                };
+                watch(&signals, None, leash, &mut usage, &mut end);
+            }
+            Ok(None)
         } else {
             Ok(None)
         }
     });
-    if !plan.features.pid {
+    if !plan.owns_pid_namespace() {
         reaper::end_all(landlock);
     }
     match over {
@@ -220,12 +300,15 @@ fn live(
         Ok(report) => reports.extend(report),
         Err(failure) => reports.push(Report::Failed(failure)),
     }
+    if plan.is_member && !matches!(reports.last(), Some(Report::Alone)) && alone() {
+        reports.push(Report::Alone);
+    }
     reports
 }
 
 /// Kills every process of the run but this one.
 fn end_command(plan: &Plan, landlock: Option<u32>) {
-    if plan.features.pid {
+    if plan.owns_pid_namespace() {
         // In one step for all of them, so that none can fork away.
         let everyone = nix::unistd::Pid::from_raw(-1);
         let _ = nix::sys::signal::kill(everyone, Nix::SIGKILL);
@@ -252,12 +335,10 @@ fn alone() -> bool {
 fn start(target: &Target, plan: &Plan, ends: CommandStdio) -> Result<Pid, Failure> {
     let CommandStdio { input, outputs } = ends;
     let failed = |step: &str, error: io::Error| Failure::new(None, step, error);
-    if !plan.features.pid {
+    if !plan.owns_pid_namespace() {
         reaper::adopt_orphans().map_err(|errno| failed("becoming a subreaper", errno.into()))?;
     }
-    // The command must not reach into this process, whose memory and descriptors it would otherwise share an owner with.
-    set_dumpable_behavior(DumpableBehavior::NotDumpable)
-        .map_err(|errno| failed("hiding the helper", errno.into()))?;
+    super::hide().map_err(|error| failed("hiding the helper", error))?;
     let none_ignored = || -> io::Result<()> {
         for signal in [SIGHUP, SIGINT, SIGQUIT] {
             signal_hook::flag::register(signal, Arc::default())?;
@@ -317,17 +398,17 @@ fn introduce(command: Pid, leash: &UnixStream) -> io::Result<()> {
 /// Ended children that are reaped before anything else is looked at.
 const MAX_REAPED_AT_ONCE: usize = 64;
 
-/// Reaps whatever ends until that is the command itself, or the server is gone. Passes on signals that the server sends,
-/// and calls `end` once if the run is over a bound.
+/// Reaps whatever ends until that is the command itself, or the server is gone; without a command, until nothing is left.
+/// Passes on signals that the server sends, and calls `end` once if the run is over a bound.
 ///
 /// A run that starts processes without end leaves this one little time, and may end them faster than they can be reaped.
 /// So nothing here goes on until there is no more, and the server comes before the count.
 fn watch(
     signals: &SignalFd,
-    command: Pid,
+    command: Option<Pid>,
     leash: &UnixStream,
     usage: &mut UsageCheck,
-    mut end: impl FnMut(String),
+    end: &mut dyn FnMut(String),
 ) -> Option<Report> {
     let mut next_check = Instant::now() + usage.interval();
     let mut is_over = false;
@@ -335,11 +416,15 @@ fn watch(
         // First: a child may have ended before its signal was blocked.
         let mut has_more = true;
         for _ in 0..MAX_REAPED_AT_ONCE {
-            let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) else {
-                has_more = false;
-                break;
+            let (pid, status) = match wait(WaitOptions::NOHANG) {
+                Ok(Some(ended)) => ended,
+                Err(Errno::CHILD) if command.is_none() => return None,
+                _ => {
+                    has_more = false;
+                    break;
+                }
             };
-            if pid != command {
+            if Some(pid) != command {
                 continue;
             }
             if let Some(code) = status.exit_status() {
@@ -371,7 +456,10 @@ fn watch(
             if ended || !{ leash }.read(&mut signal).is_ok_and(|read| read == 1) {
                 return None;
             }
-            pass_on(signal[0], command);
+            match command {
+                Some(command) => pass_on(signal[0], command),
+                None => signal_left(signal[0]),
+            }
         }
         if Instant::now() >= next_check {
             match usage.exceeded() {
@@ -383,6 +471,13 @@ fn watch(
             }
             next_check = Instant::now() + usage.interval();
         }
+    }
+}
+
+/// Sends a signal to what a command has left running.
+fn signal_left(signal: u8) {
+    if let Some(signal) = Signal::from_named_raw(signal.into()) {
+        reaper::signal_all(signal);
     }
 }
 

@@ -9,7 +9,9 @@ use landlock::{
     RulesetStatus, Scope, path_beneath_rules,
 };
 
-use crate::plan::{Plan, Sockets, Stage};
+use super::session_mounts::session_dirs;
+use super::stage::layer_dir;
+use crate::plan::{Plan, SessionRules, Sockets, Stage};
 
 /// The newest rules known here; an older kernel enforces what it knows.
 const NEWEST_ABI: ABI = ABI::V9;
@@ -34,55 +36,103 @@ const ALWAYS_READABLE: [&str; 6] = [
     "/tmp",
 ];
 
+/// What a process and those that come from it may do with files.
+pub(super) struct Bounds {
+    write: Vec<OsString>,
+    /// All that may be read; everything without.
+    read: Option<Vec<OsString>>,
+    /// Below it names can be seen.
+    listed: Option<OsString>,
+    has_network: bool,
+}
+
+impl Bounds {
+    /// Of a run with rules of its own. Its mounts are made.
+    pub(super) fn of_run(plan: &Plan, stage: Option<&Stage>) -> Bounds {
+        let mut write: Vec<OsString> = if plan.features.mount {
+            plan.places.write.clone()
+        } else {
+            around(&plan.places.write, &plan.places.read_only)
+        };
+        write.extend(DEVICES.map(OsString::from));
+        // Only a /tmp of its own: the host's holds other people's files.
+        if plan.features.mount {
+            write.extend(["/tmp", "/dev/shm"].map(OsString::from));
+            write.extend(plan.places.git.iter().map(|git| git.git_dir.clone()));
+            // What is written there ends in a private layer.
+            let layers = stage
+                .map(|stage| stage.layers.as_slice())
+                .unwrap_or_default();
+            write.extend(layers.iter().map(|layer| layer.path.clone()));
+        }
+        let root = OsString::from("/");
+        let (read, listed) = match &plan.places.seen {
+            Some(seen) => {
+                let always = ALWAYS_READABLE.map(OsString::from);
+                (Some(seen.iter().cloned().chain(always).collect()), None)
+            }
+            None if plan.places.unreadable.is_empty() => (None, None),
+            None => {
+                let mut read = around(std::slice::from_ref(&root), &plan.places.unreadable);
+                read.extend(plan.places.write.iter().cloned());
+                (Some(read), Some(root))
+            }
+        };
+        Bounds {
+            write,
+            read,
+            listed,
+            has_network: plan.sockets != Sockets::Nothing,
+        }
+    }
+
+    /// Of a session's runs, by names that they have before a run's mounts are made. A rule holds for what it names wherever
+    /// that is mounted.
+    pub(super) fn of_session(rules: &SessionRules, stage: &Stage) -> Bounds {
+        let mut write = rules.write.clone();
+        write.extend(DEVICES.map(OsString::from));
+        write.extend(session_dirs().map(PathBuf::into_os_string));
+        write.extend(rules.git_copies.iter().cloned());
+        write.extend(
+            stage
+                .layers
+                .iter()
+                .map(|layer| layer_dir(layer).into_os_string()),
+        );
+        Bounds {
+            write,
+            read: None,
+            listed: None,
+            has_network: rules.has_network,
+        }
+    }
+}
+
 /// Restricts this process and returns the ABI that is really in force.
-pub(super) fn restrict(plan: &Plan, stage: Option<&Stage>) -> io::Result<u32> {
+pub(super) fn restrict(bounds: Bounds) -> io::Result<u32> {
+    let Bounds {
+        write,
+        read,
+        listed,
+        has_network,
+    } = bounds;
     let written = AccessFs::from_write(NEWEST_ABI);
-    let read = AccessFs::from_read(NEWEST_ABI);
-    let has_bounds = plan.places.seen.is_some();
-    let leaves_out = !has_bounds && !plan.places.unreadable.is_empty();
-    let handled = match has_bounds || leaves_out {
-        true => AccessFs::from_all(NEWEST_ABI),
-        false => written,
+    let seen = AccessFs::from_read(NEWEST_ABI);
+    let handled = match read {
+        Some(_) => AccessFs::from_all(NEWEST_ABI),
+        None => written,
     };
     let mut ruleset = Ruleset::default().handle_access(handled).map_err(other)?;
     ruleset = ruleset.scope(Scope::from_all(NEWEST_ABI)).map_err(other)?;
-    if plan.sockets == Sockets::Nothing {
+    if !has_network {
         ruleset = ruleset
             .handle_access(AccessNet::from_all(NEWEST_ABI))
             .map_err(other)?;
     }
-    let mut places: Vec<OsString> = if plan.features.mount {
-        plan.places.write.clone()
-    } else {
-        around(&plan.places.write, &plan.places.read_only)
-    };
-    places.extend(DEVICES.map(OsString::from));
-    // Only a /tmp of its own: the host's holds other people's files.
-    if plan.features.mount {
-        places.extend(["/tmp", "/dev/shm"].map(OsString::from));
-        places.extend(plan.places.git.iter().map(|git| git.git_dir.clone()));
-        // What is written there ends in a private layer.
-        let layers = stage
-            .map(|stage| stage.layers.as_slice())
-            .unwrap_or_default();
-        places.extend(layers.iter().map(|layer| layer.path.clone()));
-    }
-    let mut seen = plan.places.seen.clone().unwrap_or_default();
-    let mut listed = None;
-    if has_bounds {
-        seen.extend(ALWAYS_READABLE.map(OsString::from));
-    }
-    if leaves_out {
-        let root = OsString::from("/");
-        seen = around(std::slice::from_ref(&root), &plan.places.unreadable);
-        seen.extend(plan.places.write.iter().cloned());
-        // Names can be seen everywhere.
-        listed = Some(root);
-    }
     let status = ruleset
         .create()
-        .and_then(|created| created.add_rules(path_beneath_rules(places, written)))
-        .and_then(|created| created.add_rules(path_beneath_rules(seen, read)))
+        .and_then(|created| created.add_rules(path_beneath_rules(write, written)))
+        .and_then(|created| created.add_rules(path_beneath_rules(read.unwrap_or_default(), seen)))
         .and_then(|created| created.add_rules(path_beneath_rules(listed, AccessFs::ReadDir)))
         .and_then(|created| created.restrict_self())
         .map_err(other)?;

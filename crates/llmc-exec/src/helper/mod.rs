@@ -1,9 +1,10 @@
 //! The helper's side: a process of its own that becomes the boundary and then starts the command inside it.
 //!
-//! Where there are pid namespaces, three kinds: the outer helper enters a user namespace and starts the broker; the broker
-//! makes one pid namespace per run; the inner helper is pid 1 there, restricts itself, starts the command and reaps. When
-//! pid 1 goes, the kernel ends everything in its namespace. Without pid namespaces one process does it all and, as a
-//! subreaper, ends its descendants itself.
+//! Where there are pid namespaces, the outer helper enters a user namespace and starts the broker, which makes one for each
+//! session, and for each run that belongs to none. Pid 1 of a run restricts itself, starts the command and reaps. Pid 1 of a
+//! [session] starts a leader, which restricts itself and starts the session's runs, and for each run a mounter, whose mounts
+//! the run enters. When pid 1 goes, the kernel ends everything in its namespace. Without pid namespaces one process does it all
+//! and, as a subreaper, ends its descendants itself, as the first process of a session's run does.
 //!
 //! Order matters: mounts need the capabilities that are dropped next; Landlock comes before the system call filter that
 //! forbids it; the filter comes last because everything before would trip over it.
@@ -15,13 +16,17 @@ mod compute_only;
 mod init;
 mod landlock;
 mod layered;
+mod leader;
 mod limits;
 mod loopback;
+mod mounter;
 mod mounts;
 mod namespaces;
 mod outer;
 mod reaper;
 mod seccomp;
+mod session;
+mod session_mounts;
 mod single_process;
 mod stage;
 mod usage;
@@ -29,7 +34,11 @@ mod usage;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use super::plan::{ATTEMPT, BROKER, INNER, OUTER, SINGLE_PROCESS};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+
+use super::plan::{
+    ATTEMPT, BROKER, INNER, LEADER, MEMBER, MOUNTER, OUTER, SESSION, SINGLE_PROCESS,
+};
 
 pub use compute_only::{close_inherited, restrict_to_compute};
 
@@ -42,6 +51,10 @@ pub fn helper_main(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode>
         OUTER => outer::run(),
         BROKER => broker::run(),
         INNER => init::run(),
+        SESSION => session::run(),
+        LEADER => leader::run(),
+        MOUNTER => mounter::run(),
+        MEMBER => init::run_in_session(),
         SINGLE_PROCESS => single_process::run(args),
         ATTEMPT => {
             let words = args.map(|word| word.to_string_lossy().into_owned());
@@ -54,4 +67,9 @@ pub fn helper_main(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode>
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     })
+}
+
+/// Keeps commands from reaching into this process, whose memory and descriptors share an owner with theirs.
+fn hide() -> std::io::Result<()> {
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }

@@ -20,6 +20,7 @@ use rustix::mount::{
 };
 
 use super::layered::Layers;
+use super::session_mounts::dev_dir;
 use super::stage::layer_dir;
 use crate::level::Feature;
 use crate::plan::{GitMount, HiddenPlace, LINKS_DIR, Layer, Plan, Stage, outermost};
@@ -27,7 +28,7 @@ use crate::plan::{GitMount, HiddenPlace, LINKS_DIR, Layer, Plan, Stage, outermos
 /// Where a daemon's sockets are. `/var/run` is a link to the other almost everywhere.
 const RUN_DIRS: [&str; 2] = ["/run", "/var/run"];
 /// Files shown in place of others, in the run's own `/dev`.
-const STAND_INS: &str = "/dev/.llmc";
+const STAND_INS_PREFIX: &str = "/dev/.llmc-";
 
 /// Nodes that programs expect; everything else in `/dev` is hardware.
 const NODES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
@@ -119,7 +120,10 @@ pub(super) fn build(
         .iter()
         .map(GitClones::new)
         .collect::<Result<_>>()?;
-    let nodes = device_nodes()?;
+    let dev = match plan.is_member {
+        true => DevClone::OfSession(cloned(&[dev_dir().as_os_str()])?.remove(0).1),
+        false => DevClone::New(device_nodes()?),
+    };
     let session_tmp = match tmp.filter(|_| own_tmp) {
         Some(dir) => {
             let opened = open(dir.as_os_str()).map_err(at("opening", dir.as_os_str()))?;
@@ -183,7 +187,10 @@ pub(super) fn build(
         let _ = builder.mode(0o755).recursive(true).create(links);
         let _ = std::os::unix::fs::symlink(python, links.join("python"));
     }
-    devices(nodes, plan.limits.tmp_bytes)?;
+    match dev {
+        DevClone::New(nodes) => fill_devices(Path::new("/dev"), nodes, plan.limits.tmp_bytes)?,
+        DevClone::OfSession(dev) => attach(OsStr::new("/dev"), &dev, &[])?,
+    }
     for layer in &layers {
         layer.attach(&covered)?;
     }
@@ -215,7 +222,7 @@ pub(super) fn build(
     if let Some((path, clone)) = &resolver {
         attach_file(path, clone)?;
     }
-    let mut stand_ins = StandIns::default();
+    let mut stand_ins = StandIns::new();
     for place in hidden_first.iter().chain(&hidden_inside) {
         match open(&place.path).and_then(|fd| rfs::fstat(&fd)) {
             Ok(status) if rfs::FileType::from_raw_mode(status.st_mode).is_dir() => {
@@ -247,7 +254,15 @@ pub(super) fn build(
             tmpfs(path, "mode=555,size=4k", MountFlags::RDONLY)?;
         }
     }
+    stand_ins.remove_files();
     Ok(())
+}
+
+/// What becomes `/dev`.
+enum DevClone {
+    /// Nodes of the host, for a new one.
+    New(Vec<(&'static str, OwnedFd)>),
+    OfSession(OwnedFd),
 }
 
 /// What is mounted for a private layer.
@@ -385,18 +400,34 @@ fn move_onto(clone: &OwnedFd, onto: &OwnedFd) -> Result<(), Errno> {
 }
 
 /// Files that stand in for others.
-#[derive(Default)]
 struct StandIns {
+    /// Runs of a session share `/dev`.
+    dir: PathBuf,
     made: usize,
 }
 
 impl StandIns {
+    fn new() -> StandIns {
+        StandIns {
+            dir: format!("{STAND_INS_PREFIX}{}", std::process::id()).into(),
+            made: 0,
+        }
+    }
+
+    /// What is mounted stays.
+    fn remove_files(self) {
+        for number in 1..=self.made {
+            let _ = rfs::unlink(self.dir.join(number.to_string()));
+        }
+        let _ = rfs::rmdir(&self.dir);
+    }
+
     /// Shows a file with another text, read-only. One that is gone needs no cover.
     fn cover(&mut self, path: &OsStr, text: &str) -> Result<()> {
         let Ok(onto) = open(path) else {
             return Ok(());
         };
-        let dir = Path::new(STAND_INS);
+        let dir = &self.dir;
         let wrong = |error: std::io::Error| at("covering", path)(errno(&error));
         if self.made == 0 {
             std::fs::DirBuilder::new()
@@ -572,7 +603,7 @@ fn tmpfs(path: &OsStr, options: &str, flags: MountFlags) -> Result<()> {
 }
 
 /// The host's nodes, cloned before devices stop working.
-fn device_nodes() -> Result<Vec<(&'static str, OwnedFd)>> {
+pub(super) fn device_nodes() -> Result<Vec<(&'static str, OwnedFd)>> {
     let mut nodes = Vec::new();
     for name in NODES {
         let path = Path::new("/dev").join(name);
@@ -585,9 +616,12 @@ fn device_nodes() -> Result<Vec<(&'static str, OwnedFd)>> {
     Ok(nodes)
 }
 
-/// A `/dev` with a few harmless nodes and room for shared memory.
-fn devices(nodes: Vec<(&'static str, OwnedFd)>, bytes: u64) -> Result<()> {
-    let dev = Path::new("/dev");
+/// Mounts a `/dev` with a few harmless nodes and room for shared memory.
+pub(super) fn fill_devices(
+    dev: &Path,
+    nodes: Vec<(&'static str, OwnedFd)>,
+    bytes: u64,
+) -> Result<()> {
     tmpfs(
         dev.as_os_str(),
         &format!("mode=755,size={bytes}"),

@@ -1,4 +1,5 @@
-//! Mounts that outlive a run: the private layers over the user's folders, and each session's `/tmp`.
+//! Mounts that outlive a run: the private layers over the user's folders, and each session's `/tmp` where there are no sessions
+//! with processes of their own.
 //!
 //! The broker makes them in a mount namespace of its own, on a tmpfs of its own over [`STAGE_DIR`]. A run's first process
 //! shares that namespace until it unshares its own, so it inherits whatever is staged and puts it in place. The copy of
@@ -24,7 +25,7 @@ use crate::level::Feature;
 use crate::plan::{Failure, Layer, LayerStore, Stage};
 
 /// Where staged mounts are. A run covers `/dev` with its own, so no command can reach it.
-const STAGE_DIR: &str = "/dev/shm";
+pub(super) const STAGE_DIR: &str = "/dev/shm";
 /// Sessions whose `/tmp` is kept; the one that was used longest ago gives way.
 const MAX_SESSION_TMPS: usize = 16;
 /// How the names of the sessions' folders begin.
@@ -262,14 +263,14 @@ fn drop_oldest_tmp(stage: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn make_dir(dir: &Path) -> io::Result<()> {
+pub(super) fn make_dir(dir: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).recursive(true).create(dir) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         _ => Ok(()),
     }
 }
 
-fn tmpfs(dir: &Path, options: &str) -> Result<(), rustix::io::Errno> {
+pub(super) fn tmpfs(dir: &Path, options: &str) -> Result<(), rustix::io::Errno> {
     let options = CString::new(options).map_err(|_| rustix::io::Errno::INVAL)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     mount("tmpfs", dir, "tmpfs", flags, options.as_c_str())

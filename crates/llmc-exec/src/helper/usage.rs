@@ -53,7 +53,7 @@ impl UsageCheck {
                 .limits
                 .memory_bytes
                 .map(|bytes| (bytes, run_memory_bytes(bytes))),
-            has_own_proc: plan.features.fresh_proc,
+            has_own_proc: plan.features.fresh_proc && plan.owns_pid_namespace(),
             seen: 0,
             // A run may begin with what brings it over a bound.
             is_close: true,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use llmc_host::CancelToken;
 
-use super::{ExecRequest, Launched, Runner};
+use super::{ExecRequest, Launched, RunPlace, Runner};
 use crate::error::{Error, Result};
 use crate::follow::{Stream, broken, failed, follow};
 use crate::layered_run::{BaseLayer, LayeredRun, VIEW_HINT, WrittenLayers};
@@ -35,7 +35,7 @@ impl Runner {
         let writes = self.layered_writes()?;
         let places: Vec<PathBuf> = writes.places.iter().map(PathBuf::from).collect();
         let watch = || self.guard.before_view(&self.level);
-        let mut launched = self.launch(spec, Input::Nothing, Some(writes), watch)?;
+        let mut launched = self.launch(spec, Input::Nothing, RunPlace::Layers(writes), watch)?;
         // Dropping what was launched ends the run, which has not begun.
         let written = prepare(&mut launched, places, fill)?;
         let report = self.finish(launched, spec, |tree, terms, _| {

@@ -8,8 +8,10 @@ use crate::environment::{is_variable, virtual_env};
 use crate::error::{Error, Result};
 use crate::follow::{MAX_RUN_TIME, broken};
 use crate::home::TOOL_FOLDERS;
-use crate::plan::{LINKS_DIR, Layer, Places, Plan, Sockets, Stage, Target, View, file_name_of, os};
-use crate::settings::Profile;
+use crate::plan::{
+    LINKS_DIR, Layer, Places, Plan, SessionTmp, Sockets, Stage, Target, View, file_name_of, os,
+};
+use crate::settings::{Children, Profile};
 use crate::tmp::OwnTmp;
 use crate::view::{hidden_places, host_sockets, unreadable_places};
 
@@ -59,6 +61,7 @@ impl Runner {
             sockets: kinds,
             limits: self.settings.limits,
             view: self.view(spec.owner, sockets),
+            is_member: false,
             layered: None,
             // The server ends a run at its time limit; this is a second bound.
             cpu_seconds: (spec.timeout.min(MAX_RUN_TIME).as_secs() + 5) * processors,
@@ -110,8 +113,26 @@ impl Runner {
             private_run: self.settings.local_sockets,
             python: self.python.clone().map(PathBuf::into_os_string),
             sockets: os(sockets.unwrap_or_default()),
-            session: (!owner.session.is_empty()).then(|| file_name_of(owner.session)),
+            tmp: match owner.session {
+                "" => None,
+                _ if self.has_sessions() => Some(SessionTmp::OfSession),
+                session => Some(SessionTmp::Named(file_name_of(session))),
+            },
         }
+    }
+
+    /// Whether the runs of a session share processes, terminals and shared memory too. Programs of a list, and those that may
+    /// start no others, are kept apart.
+    pub fn has_sessions(&self) -> bool {
+        let features = &self.features;
+        let settings = &self.settings;
+        features.pid
+            && features.mount
+            && features.fresh_proc
+            && self.has_view
+            && settings.profile == Profile::Unrestricted
+            && settings.children == Children::Allowed
+            && settings.sees.is_none()
     }
 
     /// Whether a run has a `/run` of its own.

@@ -123,7 +123,7 @@ fn pid_bound() {
     if !runner.level().procfs {
         return;
     }
-    let inside = world.run(&runner, &["cat", highest]).out;
+    let inside = world.run_apart(&runner, &["cat", highest]).out;
     let release = rustix::system::uname();
     let release = release.release().to_str().unwrap();
     let numbers: Vec<u32> = release
@@ -187,7 +187,7 @@ fn talked_to<T: Send + 'static>(
     let spec = ExecRequest::new(&argv, &cwd, Duration::from_secs(60));
     let mut talker = None;
     let finished = runner
-        .run_interactive(&spec, |pipes| {
+        .run_interactive(&spec, None, |pipes| {
             rustix::io::ioctl_fionbio(&pipes.input, false).unwrap();
             talker = Some(std::thread::spawn(move || talk(pipes)));
         })

@@ -236,13 +236,15 @@ fn many() {
 }
 
 /// Waits until no process is left but the helpers that are ready for the next run: the outer one, the broker, and the two
-/// it keeps. Beside other trials one cannot tell whose they are.
+/// it keeps; of a session its first process, the leader, and the two for the next run. Beside other trials one cannot tell
+/// whose they are.
 pub(crate) fn wait_for_rest(runner: &Runner) {
     let ready = if runner.level().pidns { 4 } else { 0 };
+    let with_session = ready + if runner.has_sessions() { 4 } else { 0 };
     let deadline = Instant::now() + Duration::from_secs(10);
     while crate::roles::is_alone() {
         let left = descendants(std::process::id()).len();
-        if left == ready {
+        if left == ready || left == with_session {
             break;
         }
         assert!(Instant::now() < deadline, "{left} processes");

@@ -228,7 +228,7 @@ fn networks() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..10 {
-                    let ran = world.run(&runner, &argv);
+                    let ran = world.run_apart(&runner, &argv);
                     assert_eq!(ran.finished.status.exit_code(), Some(0), "{ran:?}");
                 }
             });
@@ -349,7 +349,7 @@ fn processes() {
 
     let confined = world.runner(Confinement::Auto);
     if confined.level().pidns {
-        let ran = world.run(&confined, &["attack", "kill-parent"]);
+        let ran = world.run_apart(&confined, &["attack", "kill-parent"]);
         assert_eq!(
             ran.finished.status.exit_code(),
             Some(1),
@@ -359,12 +359,13 @@ fn processes() {
             &["attack", "memory", "1"][..],
             &["attack", "environ", "1", ""],
         ] {
-            let ran = world.run(&confined, attack);
-            assert_eq!(
-                ran.finished.status.exit_code(),
-                Some(1),
-                "pid 1 was read: {ran:?}"
-            );
+            for ran in [
+                world.run(&confined, attack),
+                world.run_apart(&confined, attack),
+            ] {
+                let code = ran.finished.status.exit_code();
+                assert_eq!(code, Some(1), "pid 1 was read: {ran:?}");
+            }
         }
     }
 }

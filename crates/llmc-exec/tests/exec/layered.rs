@@ -65,6 +65,7 @@ fn view_for(
         owner: RunOwner {
             principal: "local",
             session,
+            ..RunOwner::default()
         },
         max_output: 1 << 20,
         ..ExecRequest::new(&argv, &cwd, timeout)
@@ -285,6 +286,7 @@ fn places() {
             owner: RunOwner {
                 principal: "local",
                 session,
+                ..RunOwner::default()
             },
             ..ExecRequest::new(&argv, &cwd, HOUR)
         };

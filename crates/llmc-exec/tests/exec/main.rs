@@ -29,6 +29,7 @@ mod processes;
 mod repository;
 mod restricted;
 mod roles;
+mod sessions;
 mod world;
 
 use std::process::ExitCode;
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
     processes::list(&mut add);
     probes::list(&mut add);
     repository::list(&mut add);
+    sessions::list(&mut add);
     restricted::list(&mut add);
     roles::list(&mut add);
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()

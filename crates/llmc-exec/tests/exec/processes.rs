@@ -11,7 +11,7 @@ use llmc_exec::{
 use llmc_host::CancelToken;
 
 use crate::endings::{BOTH, descendants, is_written, wait_for_rest, wait_until_written};
-use crate::world::{World, text};
+use crate::world::{OWNER, World, text};
 
 pub(crate) fn list(add: &mut dyn FnMut(&'static str, fn())) {
     add("a_process_reads_and_writes_through_pipes", pipes);
@@ -53,7 +53,10 @@ fn try_start(
     let argv: Vec<String> = argv.iter().map(|&word| word.to_owned()).collect();
     let roots = world.roots();
     let cwd = roots.open_dir(".").unwrap();
-    let spec = ExecRequest::new(&argv, &cwd, Duration::MAX);
+    let spec = ExecRequest {
+        owner: OWNER,
+        ..ExecRequest::new(&argv, &cwd, Duration::MAX)
+    };
     runner.spawn(&spec, manner)
 }
 

@@ -6,8 +6,15 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use llmc_exec::{Confinement, ExecRequest, Result, RunReport, Runner, Settings, Stream};
+use llmc_exec::{Confinement, ExecRequest, Result, RunOwner, RunReport, Runner, Settings, Stream};
 use llmc_host::{CancelToken, PathRules, Roots};
+
+/// Whose runs these are. What must hold, holds among the processes of a session too.
+pub(crate) const OWNER: RunOwner<'_> = RunOwner {
+    principal: "",
+    session: "world",
+    session_lifetime: None,
+};
 
 /// What lies in the workspace.
 const FILES: &[(&str, &str)] = &[
@@ -138,8 +145,28 @@ impl World {
         self.try_run(runner, argv).unwrap()
     }
 
+    /// As [`World::run`], for a run that belongs to no session.
+    pub(crate) fn run_apart(&self, runner: &Runner, argv: &[&str]) -> Ran {
+        let stop = CancelToken::default();
+        let apart = RunOwner::default();
+        self.run_as(apart, runner, argv, Duration::from_secs(20), 1 << 20, &stop)
+            .unwrap()
+    }
+
     pub(crate) fn try_run_for(
         &self,
+        runner: &Runner,
+        argv: &[&str],
+        timeout: Duration,
+        max_output: u64,
+        stop: &CancelToken,
+    ) -> Result<Ran> {
+        self.run_as(OWNER, runner, argv, timeout, max_output, stop)
+    }
+
+    fn run_as(
+        &self,
+        owner: RunOwner<'_>,
         runner: &Runner,
         argv: &[&str],
         timeout: Duration,
@@ -157,6 +184,7 @@ impl World {
         let spec = ExecRequest {
             env: &[("TE_AGENT_ID".to_owned(), "agent-7".to_owned())],
             max_output,
+            owner,
             ..ExecRequest::new(&argv, &cwd, timeout)
         };
         let finished = runner.run(&spec, &mut collect, stop)?;

@@ -256,6 +256,7 @@ pub(super) async fn end_session(
     let principal = &http_caller.token.principal;
     state.ended.add(principal, &session);
     state.running.cancel_session(principal, &session);
+    state.app.end_command_session(principal, &session);
     let message = ServerMessage::EndSession {
         principal: principal.clone(),
         session,

@@ -55,6 +55,7 @@ fn answer(state: &Weak<HttpState>, message: Value) -> ToolResult<Value> {
         ServerMessage::EndSession { principal, session } => {
             state.ended.add(&principal, &session);
             state.running.cancel_session(&principal, &session);
+            state.app.end_command_session(&principal, &session);
             Ok(Value::Null)
         }
         ServerMessage::Control {

@@ -64,7 +64,7 @@ impl Tool for LinuxProcKill {
                 .filter(|entry| entry.process.ending().is_none())
                 .find(|entry| i64::from(entry.process.pid()) == args.pid);
             aimed.fire(signal).map_err(refused)?;
-            let ending = running.and_then(|entry| entry.process.wait_end(END_TIMEOUT));
+            let ending = running.and_then(|entry| entry.process.wait_command(END_TIMEOUT));
             Ok(Document::new(StoppedProcess::new(cx, ending.as_ref())))
         })
         .await

@@ -7,7 +7,9 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use llmc_config::OnTimeout;
-use llmc_exec::{ExecRequest, ExitStatus, Io, Process, ProcessOptions, Program, Quarantined};
+use llmc_exec::{
+    ExecRequest, ExitStatus, Io, Process, ProcessOptions, Program, Quarantined, Runner,
+};
 use llmc_host::{CancelToken, OpenDir};
 use llmc_observe::{CallFilter, EnvelopeMode as Mode};
 use serde_json::Value;
@@ -226,6 +228,12 @@ pub(crate) fn resume(
                     .push("ended: idle for too long (mcp.tools.proc_idle_timeout)".to_owned());
             }
         }
+        Waited::Left(end) => {
+            capture.status = Some(end.status);
+            capture.quarantined = end.quarantined;
+            capture.notes.extend(end.notes);
+            capture.notes.push(left_note(cx, proc_id));
+        }
         Waited::StillRunning | Waited::OutputLimit => {
             capture.notes.push(format!(
                 "still running as {proc_id}; {}",
@@ -351,6 +359,15 @@ fn capture(
             capture.quarantined = end.quarantined;
             capture.notes.extend(end.notes);
         }
+        Waited::Left(end) => {
+            capture.status = Some(end.status);
+            capture.quarantined = end.quarantined;
+            capture.notes.extend(end.notes);
+            capture.spool = spool.take();
+            let kept = keep_left(cx, &request.words, &request.cwd, process, &spool);
+            capture.notes.push(kept);
+            return Ok(capture);
+        }
         Waited::OutputLimit => {
             let end = super::wait::kill(&process);
             capture.status = Some(ExitStatus::Stopped);
@@ -397,6 +414,49 @@ pub(super) fn feed(
     process.close_input(Duration::ZERO, cancel)?;
     let unread = sent.bytes < input.len();
     Ok(unread.then(|| format!("read {} of {} bytes of input", sent.bytes, input.len())))
+}
+
+/// What is said of processes that a command has left running.
+fn left_note(cx: &Cx, proc_id: &str) -> String {
+    let calls = match cx.caller().surface {
+        Surface::Code => format!("tools.linux_proc_stop({proc_id:?}) ends it"),
+        _ => {
+            let calls = format!("linux_proc_stop proc_id={proc_id} ends it");
+            let reach = Reach::of(cx.app().config(), cx.caller().surface);
+            reach.fit(&calls).unwrap_or(calls)
+        }
+    };
+    format!("what it started goes on as {proc_id}; {calls}")
+}
+
+/// Keeps what a command has left running as a process of the session. Returns what is to be said about it.
+pub(super) fn keep_left(
+    cx: &Cx,
+    words: &CommandWords,
+    cwd: &Option<String>,
+    process: Process,
+    spool: &SharedSpool,
+) -> String {
+    if ends_after_wait(cx) {
+        super::wait::kill(&process);
+        return "what it started has ended with the call (mcp.exec.on_timeout)".to_owned();
+    }
+    let entry = Entry::of_command(
+        cx.caller(),
+        words.clone(),
+        cwd.clone(),
+        process,
+        spool.clone(),
+    );
+    match cx.app().processes().adopt(entry) {
+        Ok(entry) => {
+            if let Some(recording) = cx.recording() {
+                recording.continue_with(&entry);
+            }
+            left_note(cx, &entry.id)
+        }
+        Err(error) => format!("what it started was ended: {}", error.message),
+    }
 }
 
 /// Lets a process go on in the background and returns its id, or ends it where it cannot or must not.
@@ -491,15 +551,13 @@ fn late_notes(cx: &Cx, words: &CommandWords, capture: &Capture) -> Vec<String> {
         );
     }
     let is_shell_line = words.argv.len() > 1 && words.argv.last() == Some(&words.text);
-    if capture.status.is_some() && is_shell_line && background_jobs::leaves_job(&words.text) {
+    let keeps_processes = cx.app().commands().is_ok_and(Runner::has_sessions);
+    if capture.status.is_some()
+        && is_shell_line
+        && !(keeps_processes && cx.caller().surface != Surface::Cli)
+        && background_jobs::leaves_job(&words.text)
+    {
         notes.push(background_jobs::ENDED_WITH_COMMAND.to_owned());
-    }
-    let is_of_script = cx.caller().surface == Surface::Code;
-    if failed && is_of_script && misses_temporary_file(&capture.spool) {
-        notes.push(
-            "commands do not see a script's /tmp; pass files through the workspace, or as input"
-                .to_owned(),
-        );
     }
     notes
 }
@@ -510,15 +568,6 @@ const EXPLAINED_BYTES: usize = 2048;
 fn is_printed(spool: &Spool, text: &str) -> bool {
     let mut ends = spool.ends(EXPLAINED_BYTES).into_iter();
     ends.any(|end| end.contains(text))
-}
-
-/// Whether a command says that a file below `/tmp` is not there.
-fn misses_temporary_file(spool: &Spool) -> bool {
-    let mut ends = spool.ends(EXPLAINED_BYTES).into_iter();
-    ends.any(|end| {
-        let mut lines = end.lines();
-        lines.any(|line| line.contains("/tmp/") && line.contains("No such file"))
-    })
 }
 
 /// What is to be said about protected names that a command made or changed.

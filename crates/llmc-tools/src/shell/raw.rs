@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use llmc_exec::{ExitStatus, Io, ProcessOptions};
 use llmc_host::CancelToken;
 
-use super::execute::{MAX_OUTPUT_BYTES, RING_BYTES, feed, taken_away};
+use super::execute::{MAX_OUTPUT_BYTES, RING_BYTES, feed, keep_left, taken_away};
 use super::git_refusal;
 use super::line::CommandWords;
 use super::spool::SharedSpool;
@@ -64,12 +64,21 @@ pub(crate) fn run_raw(cx: &Cx, request: RawRequest, cancel: &CancelToken) -> Res
     }
     let waited = wait_for_end(&process, || spool.bytes(), deadline, None, cancel);
     let mut undone = String::new();
+    let mut is_left = false;
     let status = match waited {
         Ok(Waited::Ended(end)) => {
             for note in taken_away(cx, &end.quarantined).iter().chain(&end.notes) {
                 undone.push_str(note);
                 undone.push('\n');
             }
+            end.status
+        }
+        Ok(Waited::Left(end)) => {
+            for note in taken_away(cx, &end.quarantined).iter().chain(&end.notes) {
+                undone.push_str(note);
+                undone.push('\n');
+            }
+            is_left = true;
             end.status
         }
         Ok(Waited::StillRunning) => {
@@ -88,7 +97,11 @@ pub(crate) fn run_raw(cx: &Cx, request: RawRequest, cancel: &CancelToken) -> Res
         }
         Err(error) => return Err(error),
     };
-    let mut spool = spool.take();
+    let printed = spool.take();
+    if is_left {
+        keep_left(cx, &request.words, &request.cwd, process, &spool);
+    }
+    let mut spool = printed;
     if spool.bytes() > MAX_CONTENT_BYTES {
         return Err(too_large(MAX_CONTENT_BYTES));
     }

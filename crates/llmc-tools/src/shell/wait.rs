@@ -61,12 +61,14 @@ pub(crate) fn call_limit(cx: &Cx) -> Duration {
 /// What ended a wait.
 pub(super) enum Waited {
     Ended(ProcessEnd),
+    /// The program has ended, and what it has started goes on.
+    Left(ProcessEnd),
     StillRunning,
     /// More was printed than can be stored.
     OutputLimit,
 }
 
-/// Waits for the end of a process or, after input was sent to it, for its answer: output beyond the `unanswered` bytes that
+/// Waits for the end of a process's program, or of what that has left running, or, after input was sent to it, for its answer: output beyond the `unanswered` bytes that
 /// it had printed before. A cancelled call ends the wait with an error.
 pub(super) fn wait_for_end(
     process: &Process,
@@ -75,13 +77,22 @@ pub(super) fn wait_for_end(
     unanswered: Option<u64>,
     cancel: &CancelToken,
 ) -> Result<Waited> {
+    let is_left = process.left_by().is_some();
     let mut printed = output_bytes();
     let mut last_output = Instant::now();
     loop {
         let now = Instant::now();
         let left = deadline.saturating_duration_since(now);
-        if let Some(end) = process.wait_end(left.min(POLL_INTERVAL)) {
-            return Ok(Waited::Ended(end));
+        let interval = left.min(POLL_INTERVAL);
+        let ended = match is_left {
+            true => process.wait_end(interval),
+            false => process.wait_command(interval),
+        };
+        if let Some(end) = ended {
+            return Ok(match process.ending() {
+                Some(end) => Waited::Ended(end),
+                None => Waited::Left(end),
+            });
         }
         cancel.check()?;
         let bytes = output_bytes();
