@@ -1,7 +1,10 @@
 //! The host's side of a script's calls.
 
+use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
 
+use llmc_exec::SessionPlace;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -27,6 +30,24 @@ pub trait ScriptHost: Send + Sync {
 
     /// Receives output as it is printed. All of it is in the outcome, too.
     fn printed(&self, _text: &str) {}
+}
+
+/// The session of commands that a script belongs to, whose `/tmp` its interpreter shares.
+#[derive(Clone)]
+pub struct CommandSession {
+    /// Distinguishes it from others.
+    pub name: String,
+    /// Gives a place in it to one interpreter; none where runs of a session share nothing.
+    pub place: Arc<dyn Fn() -> llmc_exec::Result<Option<SessionPlace>> + Send + Sync>,
+}
+
+impl fmt::Debug for CommandSession {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_tuple("CommandSession")
+            .field(&self.name)
+            .finish()
+    }
 }
 
 /// A member of a document that a call returns: the text that the document prints as. Not one of its fields for the script.

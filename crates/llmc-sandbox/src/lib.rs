@@ -82,7 +82,8 @@ mod worker;
 pub use document::{DocumentRole, DocumentWorkers, convert_in_workers, serve_documents};
 pub use error::Error;
 pub use host::{
-    Exception, PRINTED_AS, ScriptCall, ScriptCallError, ScriptHost, SystemCall, SystemReply,
+    CommandSession, Exception, PRINTED_AS, ScriptCall, ScriptCallError, ScriptHost, SystemCall,
+    SystemReply,
 };
 pub use limits::{ScriptLimit, ScriptLimits, SessionBudget};
 pub use monty_alloc::LimitedAllocator as CountingAllocator;

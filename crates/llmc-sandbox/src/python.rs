@@ -26,7 +26,7 @@ use self::block::ScriptRun;
 use self::interpreter::{Interpreter, Visible};
 use self::process::PythonProcess;
 use self::spares::Spares;
-use crate::host::ScriptHost;
+use crate::host::{CommandSession, ScriptHost};
 use crate::limits::ScriptLimits;
 use crate::names::ScriptNames;
 use crate::outcome::ScriptOutcome;
@@ -114,9 +114,9 @@ impl PythonBackend {
         words
     }
 
-    /// Starts interpreters ahead, so that the next scripts need not wait for one. Needs a tokio runtime.
-    pub fn prepare(&self) {
-        self.spares.fill(&self.interpreter);
+    /// Starts interpreters ahead, so that the next scripts of a session need not wait for one. Needs a tokio runtime.
+    pub fn prepare(&self, session: Option<&CommandSession>) {
+        self.spares.fill(&self.interpreter, session);
     }
 
     /// Ends the interpreters that were started ahead.
@@ -126,10 +126,13 @@ impl PythonBackend {
 
     /// A process for one script, or for those of one session: one that was started ahead if there is any. No process is
     /// ever used by two. The next is started at once, so that it gets ready while this one works. Needs a tokio runtime.
-    pub fn session(&self) -> PythonSession {
-        let ready = self.spares.take();
-        let process = ready.unwrap_or_else(|| PythonProcess::start(&self.interpreter));
-        self.prepare();
+    ///
+    /// In a session of commands it shares their `/tmp`.
+    pub fn session(&self, session: Option<&CommandSession>) -> PythonSession {
+        let name = session.map(|session| session.name.clone());
+        let ready = self.spares.take(name.as_deref());
+        let process = ready.unwrap_or_else(|| PythonProcess::start(&self.interpreter, session));
+        self.prepare(session);
         PythonSession {
             process,
             known_names: None,
@@ -138,7 +141,7 @@ impl PythonBackend {
         }
     }
 
-    /// Runs one script. Nothing of it remains but the effects of its calls. Failures of the script and of its interpreter
+    /// Runs one script in no session. Nothing of it remains but the effects of its calls. Failures of the script and of its interpreter
     /// are in the outcome.
     pub async fn run<H: ScriptHost>(
         &self,
@@ -148,8 +151,8 @@ impl PythonBackend {
         host: &H,
         cancel: &CancellationToken,
     ) -> ScriptOutcome {
-        self.session()
-            .run_block(code, names, limits, host, cancel, AfterBlock::End)
+        self.session(None)
+            .run_once(code, names, limits, host, cancel)
             .await
     }
 }
@@ -165,7 +168,7 @@ impl Spare {
     fn try_out(interpreter: &Arc<Interpreter>) -> llmc_exec::Result<Result<Spare, String>> {
         std::thread::scope(|scope| {
             let probing = scope.spawn(|| interpreter.check_boundary());
-            let started = PythonProcess::start(interpreter).wait_for_hello();
+            let started = PythonProcess::start(interpreter, None).wait_for_hello();
             let (process, version) = match started {
                 Ok(started) => started,
                 Err(reason) => return Ok(Err(reason)),
@@ -211,6 +214,19 @@ impl PythonSession {
         cancel: &CancellationToken,
     ) -> ScriptOutcome {
         self.run_block(code, names, limits, host, cancel, AfterBlock::Keep)
+            .await
+    }
+
+    /// Runs the only block of a process. Nothing of it remains but the effects of its calls.
+    pub async fn run_once<H: ScriptHost>(
+        mut self,
+        code: &str,
+        names: &ScriptNames,
+        limits: &ScriptLimits,
+        host: &H,
+        cancel: &CancellationToken,
+    ) -> ScriptOutcome {
+        self.run_block(code, names, limits, host, cancel, AfterBlock::End)
             .await
     }
 

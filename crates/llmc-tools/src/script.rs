@@ -15,13 +15,14 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use llmc_exec::Runner;
 use llmc_sandbox::{
-    ModulePart, PythonBackend, Sandbox, SandboxOptions, ScriptEnd, ScriptLimits, ScriptNames,
-    ScriptOutcome, SessionSetup,
+    CommandSession, ModulePart, PythonBackend, Sandbox, SandboxOptions, ScriptEnd, ScriptLimits,
+    ScriptNames, ScriptOutcome, SessionSetup,
 };
 
 use crate::app::App;
-use crate::cx::Cx;
+use crate::cx::{Caller, Cx};
 use crate::error::{Error, ErrorKind, Result};
 use crate::meant;
 use crate::stubs;
@@ -76,8 +77,10 @@ pub(crate) async fn run(cx: &Cx, script: Script) -> Result<ScriptOutput> {
     let outcome = match (backend::choose(cx).await?, &script.session) {
         (Chosen::Python(python), None) => {
             let names = names(cx.app());
+            let session = command_session(cx.app(), cx.caller());
             python
-                .run(&script.code, &names, &limits, &tools, cx.cancel())
+                .session(session.as_ref())
+                .run_once(&script.code, &names, &limits, &tools, cx.cancel())
                 .await
         }
         (Chosen::Python(python), Some(name)) => {
@@ -163,6 +166,28 @@ struct Block<'a> {
     tools: &'a Tools<'a>,
 }
 
+/// The session of commands in which a caller's scripts run, where there are such sessions.
+pub(super) fn command_session(app: &Arc<App>, caller: &Caller) -> Option<CommandSession> {
+    let has_sessions = app.commands().is_ok_and(Runner::has_sessions);
+    let owner = caller.run_owner();
+    if !has_sessions || owner.session.is_empty() {
+        return None;
+    }
+    let name = session_key(owner.principal, owner.session);
+    let (app, caller) = (Arc::downgrade(app), caller.clone());
+    let place = move || match app.upgrade() {
+        Some(app) => match app.commands() {
+            Ok(runner) => runner.place_in_session(caller.run_owner()),
+            Err(_) => Ok(None),
+        },
+        None => Ok(None),
+    };
+    Some(CommandSession {
+        name,
+        place: Arc::new(place),
+    })
+}
+
 /// One script in the Python process of its session, which is started if there is none.
 async fn run_in_kept_process(
     cx: &Cx,
@@ -173,13 +198,14 @@ async fn run_in_kept_process(
 ) -> Result<ScriptOutcome> {
     let scripts = cx.app().scripts();
     let session = scripts.sessions.enter(cx, name).await?;
+    let commands = command_session(cx.app(), cx.caller());
     let found = scripts.kept.take(session.key());
     let is_kept = matches!(found, Found::Running(_));
     let mut process = match found {
         Found::Running(process) => process,
         Found::Lost(why) => {
             notes.push(lost(name, &why));
-            Box::new(python.session())
+            Box::new(python.session(commands.as_ref()))
         }
         Found::Nothing => {
             notes.push(match session.load() {
@@ -190,7 +216,7 @@ async fn run_in_kept_process(
                 Ok(Some(_)) => lost(name, "it was one of the embedded interpreter"),
                 Err(error) => lost(name, &error.message),
             });
-            Box::new(python.session())
+            Box::new(python.session(commands.as_ref()))
         }
     };
     if !is_kept {

@@ -299,11 +299,8 @@ impl<'a, H: ScriptHost> ScriptRun<'a, H> {
             Some(limit) => ScriptError::limit(limit, self.limits),
             None => ScriptError::new(kind, frame.message),
         };
-        let is_in_tmp = error.message.contains("'/tmp/");
-        let hint =
-            (frame.exception == "FileNotFoundError" && is_in_tmp).then(|| TMP_HINT.to_owned());
         ScriptError {
-            hint: error.hint.or(hint),
+            hint: error.hint,
             exception: frame.exception,
             line: frame.line,
             traceback: frame.traceback,
@@ -346,10 +343,6 @@ impl<'a, H: ScriptHost> ScriptRun<'a, H> {
 const MIN_PART_BYTES: usize = 400;
 /// With as many parts, none is worth a share of its own.
 const MAX_PARTS: usize = 16;
-
-/// The hint for a script that looks for a command's temporary file.
-const TMP_HINT: &str =
-    "a script has a /tmp of its own, and commands have another; pass files through the workspace";
 
 fn crashed(message: String) -> ScriptEnd {
     ScriptEnd::Failed(ScriptError::new(ScriptErrorKind::Crashed, message))

@@ -1,9 +1,12 @@
 //! The program that Python runs first, and how it is started inside the boundary.
 
-use std::time::Duration;
+use std::fs::File;
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
 
-use llmc_exec::{ExecRequest, GitAccess, RunOwner, RunPipes, RunReport, Stream};
+use llmc_exec::{ExecRequest, GitAccess, RunOwner, RunPipes, RunReport, SessionPlace, Stream};
 use llmc_host::{CancelToken, OpenDir};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::interpreter::Interpreter;
 use super::process::START_TIMEOUT;
@@ -18,32 +21,45 @@ const BOOT_SCRIPT: &str = concat!(
 /// The kernel's bound on one argument is 128 KiB.
 const _: () = assert!(BOOT_SCRIPT.len() < 120 << 10);
 /// Prints the compiled form of the program that follows. Compiling takes most of a start.
-const COMPILE: &str = "import sys,marshal,binascii as b\n\
+const COMPILE: &str = "import sys,marshal\n\
     code = compile(sys.argv[1], '<boot>', 'exec', 0, True, 2)\n\
-    sys.stdout.write(b.b2a_base64(marshal.dumps(code), newline=False).decode())\n";
-/// Runs a compiled program: how many arguments hold it, and those.
-const LOAD: &str = "import sys,marshal,binascii as b\n\
-    exec(marshal.loads(b.a2b_base64(''.join(sys.argv.pop(1) for _ in range(int(sys.argv.pop(1)))))))\n";
-/// The compiled program in one argument.
-const MAX_PART_BYTES: usize = 100 << 10;
+    sys.stdout.buffer.write(marshal.dumps(code))\n";
+/// Runs a compiled program of so many bytes, which comes first in its input: an argument would stand in every list of
+/// processes.
+const LOAD: &str = "import os,sys,marshal\n\
+    size,code=int(sys.argv.pop(1)),b''\n\
+    while len(code)<size:\n \
+     part=os.read(0,size-len(code))\n \
+     if not part: sys.exit(1)\n \
+     code+=part\n\
+    code=marshal.loads(code)\n\
+    exec(code)\n";
 const MAX_COMPILED_BYTES: usize = 1 << 20;
 
+/// How an interpreter gets the program that it runs first.
+#[derive(Debug)]
+pub(super) struct Boot {
+    argv: Vec<String>,
+    /// What comes first in its input.
+    input: Vec<u8>,
+}
+
 impl Interpreter {
-    /// The program as arguments: a loader and the compiled form, so that no process has to compile it, or else the source.
-    fn boot(&self) -> &[String] {
-        self.boot.get_or_init(|| {
-            let Some(text) = self.compiled() else {
-                return vec![BOOT_SCRIPT.to_owned()];
-            };
-            let parts = text.as_bytes().chunks(MAX_PART_BYTES);
-            let parts = parts.map(|part| String::from_utf8_lossy(part).into_owned());
-            let count = text.len().div_ceil(MAX_PART_BYTES).to_string();
-            [LOAD.to_owned(), count].into_iter().chain(parts).collect()
+    /// The program compiled, so that no process has to compile it, or else its source.
+    fn boot(&self) -> &Boot {
+        self.boot.get_or_init(|| match self.compiled() {
+            Some(code) => Boot {
+                argv: vec![LOAD.to_owned(), code.len().to_string()],
+                input: code,
+            },
+            None => Boot {
+                argv: vec![BOOT_SCRIPT.to_owned()],
+                input: Vec::new(),
+            },
         })
     }
 
-    /// The compiled program in base64.
-    fn compiled(&self) -> Option<String> {
+    fn compiled(&self) -> Option<Vec<u8>> {
         let cwd = self.cwd().ok()?;
         let argv = self.argv(&[COMPILE.to_owned(), BOOT_SCRIPT.to_owned()]);
         let env = environment();
@@ -60,22 +76,26 @@ impl Interpreter {
         let ran = self
             .runner
             .run(&spec, &mut collect, &CancelToken::default());
-        let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=".contains(byte);
-        let text = String::from_utf8(printed).ok()?;
         let is_whole = ran.is_ok_and(|ran| ran.status.is_success() && !ran.output_capped);
-        (is_whole && !text.is_empty() && text.bytes().all(|byte| is_base64(&byte))).then_some(text)
+        (is_whole && !printed.is_empty()).then_some(printed)
     }
 
     /// Runs the interpreter to its end; `begin` gets its pipes.
     pub(super) fn run(
         &self,
         timeout: Duration,
+        place: Option<SessionPlace>,
         begin: impl FnOnce(RunPipes),
     ) -> llmc_exec::Result<RunReport> {
         let cwd = self.cwd()?;
-        let (argv, env) = (self.argv(self.boot()), environment());
+        let boot = self.boot();
+        let (argv, env) = (self.argv(&boot.argv), environment());
         let spec = self.request(&argv, &env, &cwd, timeout);
-        self.runner.run_interactive(&spec, begin)
+        self.runner.run_interactive(&spec, place, |pipes| {
+            // One that does not read its program ends before its hello, which is noticed.
+            let _ = write_before(&pipes.input, &boot.input, Instant::now() + START_TIMEOUT);
+            begin(pipes);
+        })
     }
 
     fn argv(&self, program: &[String]) -> Vec<String> {
@@ -116,4 +136,23 @@ fn environment() -> [(String, String); 4] {
         ("MALLOC_ARENA_MAX", "2"),
     ];
     env.map(|(name, value)| (name.to_owned(), value.to_owned()))
+}
+
+/// Writes to an input that does not block, as its reader reads.
+fn write_before(mut input: &File, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match input.write(bytes) {
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
+                if poll(&mut [PollFd::new(&input, PollFlags::OUT)], Some(&timeout))? == 0 {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }

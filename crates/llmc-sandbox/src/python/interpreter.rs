@@ -11,6 +11,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use super::boot::Boot;
 use llmc_exec::{
     CacheMode, Children, Confinement, Limits as ExecLimits, ProbeResult, Profile, Program, Runner,
     Settings, run_probes,
@@ -52,7 +53,7 @@ pub(super) struct Interpreter {
     pub(super) runner: Runner,
     pub(super) program: Program,
     /// The program that it runs first.
-    pub(super) boot: OnceLock<Vec<String>>,
+    pub(super) boot: OnceLock<Boot>,
     /// What `boot.py` finds on its command line.
     pub(super) argument: String,
     pub(super) venv: Option<PathBuf>,

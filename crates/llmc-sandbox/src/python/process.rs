@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 
 use super::frames::{self, Frame, FrameBuffer, HelloFrame};
 use super::interpreter::Interpreter;
+use crate::host::CommandSession;
 
 /// How long an interpreter may take to start.
 pub(super) const START_TIMEOUT: Duration = Duration::from_secs(20);
@@ -57,15 +58,22 @@ enum Connection {
 }
 
 impl PythonProcess {
-    /// Starts one; whether that works is found out later.
-    pub(super) fn start(interpreter: &Arc<Interpreter>) -> PythonProcess {
+    /// Starts one, in the session of commands that the caller's is; whether that works is found out later.
+    pub(super) fn start(
+        interpreter: &Arc<Interpreter>,
+        session: Option<&CommandSession>,
+    ) -> PythonProcess {
         let (connect, pipes) = oneshot::channel();
         let (report, ended) = oneshot::channel();
         let interpreter = interpreter.clone();
+        let session = session.cloned();
         let live = move || {
-            let finished = interpreter.run(MAX_LIFE, |pipes| {
-                // Pipes that are not wanted any more end the run here.
-                let _ = connect.send(pipes);
+            let place = session.map_or(Ok(None), |session| (session.place)());
+            let finished = place.and_then(|place| {
+                interpreter.run(MAX_LIFE, place, |pipes| {
+                    // Pipes that are not wanted any more end the run here.
+                    let _ = connect.send(pipes);
+                })
             });
             let _ = report.send(finished);
         };

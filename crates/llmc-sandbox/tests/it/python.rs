@@ -421,7 +421,7 @@ fn sessions() {
     let place = boundary().unwrap();
     runtime().block_on(async {
         let (toys, cancel, names) = (Toys::default(), CancellationToken::new(), names());
-        let (limits, mut session) = (limits(), place.python.session());
+        let (limits, mut session) = (limits(), place.python.session(None));
         let blocks = [
             ("x = add(1, 2)\nimport os\ndef f():\n  return x", ""),
             ("x += 1\nf()", "4"),

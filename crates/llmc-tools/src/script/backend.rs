@@ -8,8 +8,10 @@ use llmc_config::{ExecProfile, ScriptBackend};
 use llmc_sandbox::PythonBackend;
 
 use crate::app::App;
-use crate::cx::Cx;
+use crate::cx::{Caller, Cx};
 use crate::error::{Error, ErrorKind, Result};
+
+use super::command_session;
 
 /// How long after a client has listed the tools Python is looked for, so that the list is answered first and a client
 /// that goes at once costs nothing.
@@ -105,18 +107,19 @@ impl App {
     }
 
     /// A client knows of `execute_code` and will soon call it: starts Python ahead, without anything waiting for that.
-    pub fn expect_scripts(self: &Arc<App>) {
+    pub fn expect_scripts(self: &Arc<App>, caller: &Caller) {
         let is_expected = self.scripts().is_expected.swap(true, Ordering::Relaxed);
         if is_expected || without_python(self).is_some() {
             return;
         }
-        let app = Arc::downgrade(self);
+        let (app, caller) = (Arc::downgrade(self), caller.clone());
         tokio::spawn(async move {
             tokio::time::sleep(PREPARE_DELAY).await;
             let Some(app) = app.upgrade() else { return };
-            let opened = tokio::task::spawn_blocking(move || app.python()).await;
-            if let Ok(Ok(python)) = opened {
-                python.prepare();
+            let open = move || Some((app.python().ok()?, command_session(&app, &caller)));
+            let opened = tokio::task::spawn_blocking(open).await;
+            if let Ok(Some((python, session))) = opened {
+                python.prepare(session.as_ref());
             }
         });
     }

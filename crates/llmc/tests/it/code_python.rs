@@ -35,24 +35,6 @@ fn code(document: &Value) -> &str {
 }
 
 #[test]
-fn a_script_that_shares_tmp_with_a_command_is_told_that_it_cannot() {
-    let workspace = workspace("//- a.txt\none\n");
-    let Some(mut client) = server(&workspace, &[]) else {
-        return;
-    };
-    let code = "tools.run_cmd('echo x > /tmp/made_by_a_command')\nopen('/tmp/made_by_a_command')";
-    let failed = fails(&mut client, code);
-    let hint = failed["meta"]["hint"].as_str().unwrap_or_default();
-    assert!(hint.contains("/tmp of its own"), "{failed}");
-    let code = "open('/tmp/made_by_a_script', 'w').close()\nprint(tools.run_cmd('cat /tmp/made_by_a_script'))";
-    let printed = run(&mut client, code);
-    assert!(printed.contains("do not see a script's /tmp"), "{printed}");
-    let code = "print(tools.run_cmd('cat nope'))";
-    let printed = run(&mut client, code);
-    assert!(!printed.contains("/tmp"), "{printed}");
-}
-
-#[test]
 fn scripts_do_what_the_embedded_interpreter_cannot_and_call_the_same_tools() {
     let workspace = workspace("//- a.txt\none\ntwo\n//- src/x.py\n# TODO(ann): x\n");
     let Some(mut client) = server(&workspace, &[]) else {
@@ -101,18 +83,11 @@ fn scripts_do_what_the_embedded_interpreter_cannot_and_call_the_same_tools() {
     ] {
         assert_eq!(run(&mut client, script), shown, "{script}");
     }
-    // What a script writes itself is gone with it; what it writes through a tool is there.
+    // What a script writes to /tmp is there for the next one and for commands.
     let script = "open('/tmp/own', 'w').write('x')\ntools.linux_fs_write(path='kept.txt', content='kept')\n0";
     assert_eq!(run(&mut client, script), "0");
     assert_eq!(workspace.read("kept.txt"), "kept");
-    let gone = fails(&mut client, "open('/tmp/own')");
-    assert!(
-        gone["error"]
-            .as_str()
-            .unwrap()
-            .contains("FileNotFoundError"),
-        "{gone}"
-    );
+    assert_eq!(run(&mut client, "open('/tmp/own').read()"), "x");
     // Uncaught, a tool's code stays.
     let failed = fails(&mut client, "print('so far')\ntools.read_file(path='../x')");
     assert_eq!(code(&failed), "INVALID_PATH");

@@ -107,6 +107,7 @@ mod rlm;
 mod run_compare;
 mod run_preview;
 mod run_pytest;
+mod sessions;
 mod shapes;
 mod shell;
 mod soak;

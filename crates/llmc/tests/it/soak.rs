@@ -16,8 +16,8 @@ const FLOODS: usize = 2;
 const GROWTH: u64 = 48 << 20;
 /// Processes that wait to follow the next run.
 const WAITING: usize = 2;
-/// The two helpers, two that wait for the next runs, and those that wait to follow them.
-const HELPERS: usize = 4 + WAITING;
+/// The two helpers, two that wait for the next runs, those of a session, and those that wait to follow the runs.
+const HELPERS: usize = 8 + WAITING;
 /// Calls on the way at the same time.
 const ABREAST: usize = 8;
 /// How soon nothing may be left.
@@ -73,7 +73,7 @@ impl Kind {
         let fine = match self {
             Kind::True => !failed && text.is_empty(),
             Kind::Echo => !failed && text == "hi\n",
-            Kind::Daemon => !failed && text == "up\n",
+            Kind::Daemon => !failed && text.starts_with("up\n"),
             Kind::Stubborn | Kind::StubbornDaemon => failed && text.contains("TIMEOUT"),
             Kind::Flood => !failed && text.contains("MiB of output"),
             Kind::Cancelled => failed && text.contains("CANCELLED"),

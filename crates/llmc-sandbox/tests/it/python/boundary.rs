@@ -344,9 +344,9 @@ pub(super) fn siblings() {
     runtime().block_on(async {
         let (toys, cancel, names) = (Toys::default(), CancellationToken::new(), names());
         let limits = limits();
-        place.python.prepare();
-        let mut first = place.python.session();
-        let mut second = place.python.session();
+        place.python.prepare(None);
+        let mut first = place.python.session(None);
+        let mut second = place.python.session(None);
         let kept = first.run("open('/tmp/own', 'w').write('x')\nsecret = 'canary'", &names, &limits, &toys, &cancel).await;
         assert!(matches!(kept.ending, ScriptEnd::Value(_)), "{kept:?}");
         let attack = "import os, signal\nseen = [int(p) for p in os.listdir('/proc') if p.isdigit()]\n\
@@ -362,7 +362,7 @@ pub(super) fn siblings() {
         // One that waits has its memory and ends with the backend; a script that finds it ready does not wait for it.
         let mut times = Vec::new();
         for _ in 0..5 {
-            place.python.prepare();
+            place.python.prepare(None);
             tokio::time::sleep(Duration::from_millis(700)).await;
             let started = std::time::Instant::now();
             let outcome = place.python.run("1", &names, &limits, &toys, &cancel).await;
