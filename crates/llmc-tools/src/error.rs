@@ -3,6 +3,8 @@
 //! The crates below have errors of their own about files, handles and providers. They are translated here, once, into an
 //! [`ErrorKind`], a message and a hint. Each surface (MCP, HTTP, command line) then reads its own column.
 
+use std::io;
+
 use llmc_envelope::neutral::{Ansi, neutralise};
 use llmc_envelope::receipt::{Receipt, escape};
 use serde::{Deserialize, Serialize};
@@ -501,6 +503,11 @@ impl From<llmc_exec::Error> for Error {
         let message = error.to_string();
         let (kind, hint) = match error {
             Exec::CommandDenied { hint, .. } => (ErrorKind::CommandDenied, hint),
+            Exec::NotExecutable { source, .. } if source.kind() == io::ErrorKind::WouldBlock => (
+                ErrorKind::CommandDenied,
+                "too many processes run: linux_proc_list shows what earlier commands have left, linux_proc_stop ends one"
+                    .to_owned(),
+            ),
             Exec::NotExecutable { .. } => (
                 ErrorKind::CommandDenied,
                 "check that its interpreter and libraries are installed".to_owned(),
