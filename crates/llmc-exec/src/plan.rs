@@ -59,6 +59,9 @@ pub(super) struct SessionStart {
     pub(super) processes: u64,
 }
 
+/// Runs of sessions that may each have as many processes as one may, before the kernel refuses more.
+pub(super) const SESSION_PROCESSES_FACTOR: u64 = 4;
+
 /// What the server asks of a session.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum SessionRequest {

@@ -7,7 +7,10 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 use rustix::system::uname;
 
-use crate::plan::Plan;
+use crate::plan::{Plan, SESSION_PROCESSES_FACTOR, SessionTmp};
+
+/// A script that runs in a session has a low bound of its own, and is counted with the session's commands.
+const MIN_PROCESSES_OF_SESSIONS: u64 = 2048;
 
 /// Sets them for this process and all that come from it.
 pub(super) fn set(plan: &Plan) -> Result<(), Errno> {
@@ -19,12 +22,20 @@ pub(super) fn set(plan: &Plan) -> Result<(), Errno> {
     if let Some(bytes) = limits.memory_bytes {
         lower(Resource::Data, bytes)?;
     }
-    // Outside a namespace of its own this counts every process the user has anywhere. Root is exempt.
-    let others = match plan.features.user {
-        true => 0,
-        false => threads_of_user(),
-    };
-    lower(Resource::Nproc, others.saturating_add(limits.processes))
+    lower(Resource::Nproc, processes_of_user(plan))
+}
+
+/// How many processes and threads the user may have where the kernel counts this run's: in its user namespace, which all
+/// sessions of a principal share, else anywhere. Root is exempt. The helper's own count bounds the run.
+fn processes_of_user(plan: &Plan) -> u64 {
+    let run = plan.limits.processes;
+    match (plan.features.user, &plan.view.tmp) {
+        (true, Some(SessionTmp::OfSession)) => run
+            .max(MIN_PROCESSES_OF_SESSIONS)
+            .saturating_mul(SESSION_PROCESSES_FACTOR),
+        (true, _) => run,
+        (false, _) => threads_of_user().saturating_add(run),
+    }
 }
 
 /// Threads that this user has anywhere right now.

@@ -48,11 +48,7 @@ impl UsageCheck {
         UsageCheck {
             landlock,
             machine_before: sysinfo().procs,
-            // The kernel counts the processes of a session together: one run must leave room for the next.
-            processes: match plan.is_member {
-                true => plan.limits.processes - plan.limits.processes / 4,
-                false => plan.limits.processes,
-            },
+            processes: plan.limits.processes,
             memory: plan
                 .limits
                 .memory_bytes

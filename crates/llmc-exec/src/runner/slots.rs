@@ -12,15 +12,13 @@ use super::{RunOwner, Runner};
 use crate::broker::Broker;
 use crate::follow::broken;
 use crate::layer_limit::mark_large_layers;
-use crate::plan::{Failure, Input, Plan, SessionRequest, SessionStart};
+use crate::plan::{Failure, Input, Plan, SESSION_PROCESSES_FACTOR, SessionRequest, SessionStart};
 use crate::sessions::Session;
 use crate::stdio::StdioEnds;
 use crate::tree::Tree;
 
 /// First processes of runs that were killed before they got their plan, and are replaced.
 const MAX_KILLED_SLOTS: u32 = 4;
-/// Runs of a session that may each have as many processes as one may.
-const SESSION_PROCESSES_FACTOR: u64 = 4;
 
 /// A slot that the broker prepares while the server prepares the run. An unused one is released.
 pub(super) struct SlotRequest<'a> {
