@@ -6,6 +6,7 @@ shell while the server runs, and once more when it has ended. In a plain shell a
 
 import os
 
+import git_plants_writes
 import git_rows
 
 PAYLOAD = "printf '#!/bin/sh\\ntouch @MARK\\n' >evil && chmod +x evil"
@@ -13,7 +14,8 @@ FSMONITOR = "'[core]\\n\\tfsmonitor = @WS/evil\\n'"
 
 
 def rows():
-    rows = git_rows.parse(PLANTS.replace("@FSMONITOR", FSMONITOR))
+    text = PLANTS + git_plants_writes.PLANTS
+    rows = git_rows.parse(text.replace("@FSMONITOR", FSMONITOR))
     for row in rows:
         row.name = "plant: " + row.name
         row.steps.insert(0, ("$", PAYLOAD))

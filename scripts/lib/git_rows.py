@@ -49,6 +49,20 @@ series() {
 }
 # bare FOLDER: a bare copy of the repository here.
 bare() { git clone -q --bare . "$1"; }
+# craft: makes craft.py, which writes an index. Arguments: a git directory, the name of a file to check out, the index.
+craft() {
+  cat >craft.py <<'END'
+import hashlib, struct, subprocess, sys
+folder, name = sys.argv[1:3]
+command = ["git", "--git-dir", folder, "hash-object", "-w", "evil"]
+blob = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout.decode().strip()
+entry = bytes(24) + struct.pack(">I", 0o100755) + bytes(12) + bytes.fromhex(blob)
+entry += struct.pack(">H", len(name)) + name.encode()
+data = b"DIRC" + struct.pack(">II", 2, 1) + entry + bytes(8 - len(entry) % 8)
+with open(sys.argv[3] if len(sys.argv) > 3 else folder + "/index", "wb") as file:
+    file.write(data + hashlib.sha1(data).digest())
+END
+}
 # until_ COMMAND...: waits for it to succeed.
 until_() { n=0; while ! "$@" >/dev/null 2>&1; do n=$((n + 1)); [ $n -lt 600 ] || return 1; sleep 0.05; done; }
 # tty COMMAND...: runs it on a terminal.

@@ -8,8 +8,13 @@ use std::path::{Path, PathBuf};
 use llmc_host::protected_git_entry;
 use rustix::fs::{Mode, OFlags};
 
+use super::git_vet::is_judged;
+
 /// Directories of one git directory that are looked into for the git directories of submodules and working trees.
 const MAX_GIT_SUBDIRS: usize = 20_000;
+/// Names of one git directory that are looked at, and the levels below it.
+const MAX_GIT_ENTRIES: usize = 200_000;
+const MAX_GIT_DEPTH: usize = 32;
 /// Directories of a git directory that hold only objects or refs; what is protected in them has a fixed place.
 const PLAIN_DIRS: [&str; 4] = ["objects", "refs", "logs", "lfs"];
 
@@ -188,7 +193,7 @@ fn git_dirs_at(place: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-fn config_text(git_dir: &Path) -> Vec<u8> {
+pub(super) fn config_text(git_dir: &Path) -> Vec<u8> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let mut text = Vec::new();
     if let Ok(file) = rustix::fs::open(git_dir.join("config"), flags, Mode::empty()) {
@@ -254,7 +259,7 @@ pub(super) fn inner_git_dirs(git_dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The private directories of working trees that lie in none of the given places.
+/// The private directories of working trees that lie in none of the given places, and in which none of these lies.
 pub(super) fn foreign_worktrees(git_dir: &Path, allowed: &[OsString]) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(git_dir.join("worktrees"));
     let dirs = entries
@@ -268,7 +273,11 @@ pub(super) fn foreign_worktrees(git_dir: &Path, allowed: &[OsString]) -> Vec<Pat
         let tree = file.and_then(|file| file.parent().map(Path::to_owned));
         let tree = tree.map(|tree| std::fs::canonicalize(&tree).unwrap_or(tree));
         dir.is_dir()
-            && tree.is_some_and(|tree| !allowed.iter().any(|place| tree.starts_with(place)))
+            && tree.is_some_and(|tree| {
+                !allowed
+                    .iter()
+                    .any(|place| tree.starts_with(place) || Path::new(place).starts_with(&tree))
+            })
     };
     dirs.filter(is_foreign).collect()
 }
@@ -277,6 +286,9 @@ pub(super) fn foreign_worktrees(git_dir: &Path, allowed: &[OsString]) -> Vec<Pat
 #[derive(Debug, Default)]
 pub(super) struct GitNames {
     pub(super) paths: Vec<PathBuf>,
+    /// What is judged too although it is not protected: indexes, addresses in old forms, and links, through which git would
+    /// write elsewhere.
+    pub(super) others: Vec<PathBuf>,
     /// Whether all of it was looked at.
     pub(super) is_complete: bool,
 }
@@ -284,14 +296,48 @@ pub(super) struct GitNames {
 impl GitNames {
     pub(super) fn of(git_dir: &Path) -> GitNames {
         let mut names = GitNames {
-            paths: Vec::new(),
             is_complete: true,
+            ..GitNames::default()
         };
         let mut left = MAX_GIT_SUBDIRS;
         names.look(git_dir, &mut Vec::new(), &mut left);
         names.paths.sort();
         names.paths.dedup();
         names
+    }
+
+    /// The same with [`GitNames::others`], for a git directory that commands write as it is.
+    pub(super) fn with_others(git_dir: &Path) -> GitNames {
+        let mut names = GitNames::of(git_dir);
+        let mut left = MAX_GIT_ENTRIES;
+        names.look_for_others(git_dir, &mut Vec::new(), &mut left);
+        names
+    }
+
+    fn look_for_others(&mut self, dir: &Path, inner: &mut Vec<OsString>, left: &mut usize) {
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            let Some(rest) = left.checked_sub(1) else {
+                self.is_complete = false;
+                return;
+            };
+            *left = rest;
+            let Ok(kind) = entry.file_type() else {
+                continue;
+            };
+            inner.push(entry.file_name());
+            let parts: Vec<&[u8]> = inner.iter().map(|part| part.as_bytes()).collect();
+            // Of objects only these directories hold files that git replaces under their own names.
+            let is_objects = matches!(parts.as_slice(), [.., b"objects", name]
+                if *name != b"pack" && *name != b"info" && !dir.join("HEAD").is_file());
+            let is_protected = protected_git_entry(&parts).is_some();
+            let is_link = kind.is_symlink() && !is_trial_link(&entry.path());
+            if !is_protected && (is_link || (kind.is_file() && is_judged(&parts))) {
+                self.others.push(entry.path());
+            } else if kind.is_dir() && !is_protected && !is_objects && inner.len() < MAX_GIT_DEPTH {
+                self.look_for_others(&entry.path(), inner, left);
+            }
+            inner.pop();
+        }
     }
 
     fn look(&mut self, dir: &Path, inner: &mut Vec<OsString>, left: &mut usize) {
@@ -330,6 +376,11 @@ impl GitNames {
             inner.pop();
         }
     }
+}
+
+/// The link that `git init` makes for a moment, to see whether it can. It leads to no name that git uses.
+fn is_trial_link(path: &Path) -> bool {
+    std::fs::read_link(path).is_ok_and(|target| target == Path::new("testing"))
 }
 
 fn exists(path: &Path) -> bool {

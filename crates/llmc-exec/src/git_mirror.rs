@@ -12,9 +12,12 @@
 //!
 //! After a kill the copy is still there; the next server takes over what had not been compared yet.
 
+mod carry;
+mod conflicts;
 mod events;
 mod packed_refs;
 mod recovery;
+mod removal;
 mod side;
 mod supervise;
 mod sync;
@@ -36,6 +39,7 @@ use ulid::Ulid;
 use self::events::Events;
 use self::side::{OBJECTS_INFO, Side};
 pub(super) use self::supervise::supervise;
+use self::supervise::{DirId, id_of};
 pub(super) use self::sync::SyncReport;
 use self::sync::{Moment, State};
 use super::plan::GitMount;
@@ -81,6 +85,8 @@ pub(super) struct Mirror {
     copy: Side,
     allowed: Arc<Vec<PathBuf>>,
     state: Mutex<State>,
+    /// Directories that commands use as they are.
+    direct: Mutex<BTreeSet<DirId>>,
 }
 
 impl Mirrors {
@@ -113,6 +119,11 @@ impl Mirrors {
 
     /// What a run has left to carry over, once its last process has ended.
     pub(super) fn finish(&self, mirror: &Arc<Mirror>) -> SyncReport {
+        if !mirror.is_current() {
+            // The command has removed the repository; one that it has made there is judged where it lies.
+            lock(&self.known).retain(|_, known| !Arc::ptr_eq(known, mirror));
+            return mirror.take_report();
+        }
         if (self.take_dirty(mirror) || mirror.is_suspended())
             && let Err(error) = mirror.sync(&self.events, Moment::AtEnd)
         {
@@ -134,6 +145,7 @@ impl Mirrors {
         let known: Vec<Arc<Mirror>> = lock(&self.known).values().cloned().collect();
         for mirror in known {
             if self.take_dirty(&mirror)
+                && mirror.is_current()
                 && let Err(error) = mirror.sync(&self.events, Moment::WhileRunning)
             {
                 mirror.note_failure(&error);
@@ -169,10 +181,12 @@ impl Mirrors {
     /// This server's directory. What servers that were killed have left beside it is taken over first.
     fn own_dir(&self) -> io::Result<PathBuf> {
         let mut own = lock(&self.own);
-        if let Some(dir) = &*own {
+        if let Some(dir) = own.as_ref().filter(|dir| dir.path.is_dir()) {
             return Ok(dir.path.clone());
         }
         let state_dir = self.state_dir.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        // A command may have removed the repository that it lies in, and made another.
+        let _ = DirBuilder::new().mode(0o700).create(state_dir);
         let mirrors = std::fs::canonicalize(state_dir)?.join(MIRRORS_DIR);
         let notes = recovery::take_over(&mirrors, &self.allowed);
         lock(&self.recovered).extend(notes);
@@ -212,6 +226,7 @@ impl Mirror {
             copy: Side::new(copy_top, copy_info),
             allowed,
             state: Mutex::default(),
+            direct: Mutex::default(),
         })
     }
 
@@ -237,6 +252,8 @@ impl Mirror {
             .filter(|name| is_dir(name))
             .map(PathBuf::from)
             .collect();
+        let ids = direct.iter().filter_map(|name| self.host.dir(name).ok());
+        lock(&self.direct).extend(ids.filter_map(id_of));
         let below = |paths: &[PathBuf]| -> Vec<PathBuf> {
             let inside = paths
                 .iter()
@@ -270,6 +287,11 @@ impl Mirror {
             direct: os(direct),
             read_only: os(read_only),
         })
+    }
+
+    /// Whether a directory is one that commands use as it is, now or in a run that began earlier.
+    fn is_direct(&self, id: DirId) -> bool {
+        lock(&self.direct).contains(&id)
     }
 
     fn is_suspended(&self) -> bool {

@@ -13,15 +13,22 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{self as rfs, AtFlags, FileType, Mode, OFlags, statat};
 use rustix::io::Errno;
 
-use super::git_dirs::named_repositories;
+use super::git_dirs::{config_text, named_repositories};
 use super::git_mirror::open_dir;
-use super::git_vet::{Rejection, Verdict, VetPlace, dot_git_target, vet_deletion, vet_file};
+use super::git_vet::{
+    Rejection, Verdict, VetPlace, dot_git_target, is_index, object_format, vet_deletion, vet_file,
+};
 use super::quarantine::{Copy, Quarantined, Store};
 
+/// A file that must be judged is read whole, up to this size.
 const MAX_JUDGED_BYTES: u64 = 16 << 20;
+/// The same of an index, which has an entry for every file.
+const MAX_INDEX_BYTES: u64 = 256 << 20;
 /// Files of one protected directory that are judged; one with more is moved away whole.
 const MAX_FILES: usize = 10_000;
 const MAX_DEPTH: usize = 8;
+const SHA1_BYTES: usize = 20;
+const SHA256_BYTES: usize = 32;
 
 /// Judges files of one git directory.
 pub(super) struct InPlace<'a> {
@@ -168,6 +175,8 @@ impl InPlace<'_> {
             return;
         };
         let verdict = match read(path) {
+            // Made, and not written yet: nothing that git obeys.
+            Ok(content) if content.is_empty() && before.own.is_none() => Verdict::Harmless,
             Ok(content) => judged(self.git_dir, inner, &content, before.known, self.allowed),
             // It is gone again.
             Err(Errno::NOENT) => return,
@@ -210,18 +219,59 @@ pub(super) fn judged(
     allowed: &[PathBuf],
 ) -> Verdict {
     let parts: Vec<&[u8]> = path.iter().map(OsStr::as_bytes).collect();
+    let hash_bytes = object_hash_bytes(git_dir, path);
+    if path.ends_with("config") && changes_hash(git_dir, path, new, hash_bytes) {
+        return Verdict::Refused(vec![Rejection {
+            file: path.display().to_string(),
+            item: "extensions.objectFormat".to_owned(),
+            reason: "the index would be read in another way than it was judged",
+        }]);
+    }
     let mut allowed = allowed.to_vec();
     // A remote may be any repository of this user that is there: no command can write one outside the places they may write.
     allowed.extend(named_repositories(new, git_dir));
     let place = VetPlace {
         git_dir,
         allowed: &allowed,
+        hash_bytes,
     };
     vet_file(&parts, new, before, &place)
 }
 
-/// Whether a `.git` file leads where git puts one: to a working tree's or submodule's directory in one of the known git
-/// directories.
+/// How large a file may be that is judged.
+pub(super) fn max_judged_bytes(path: &Path) -> u64 {
+    let parts: Vec<&[u8]> = path.iter().map(OsStr::as_bytes).collect();
+    match is_index(&parts) {
+        true => MAX_INDEX_BYTES,
+        false => MAX_JUDGED_BYTES,
+    }
+}
+
+/// Length of the names of objects where a file lies: the nearest configuration says it.
+fn object_hash_bytes(git_dir: &Path, path: &Path) -> usize {
+    let dirs = path.ancestors().skip(1).map(|dir| git_dir.join(dir));
+    let nearest = dirs.into_iter().find(|dir| dir.join("config").is_file());
+    nearest.map_or(SHA1_BYTES, |dir| hash_bytes_of(&config_text(&dir)))
+}
+
+fn hash_bytes_of(config: &[u8]) -> usize {
+    match object_format(config).is_some_and(|format| format.eq_ignore_ascii_case(b"sha256")) {
+        true => SHA256_BYTES,
+        false => SHA1_BYTES,
+    }
+}
+
+/// Whether a configuration gives an index that is there names of another length.
+fn changes_hash(git_dir: &Path, path: &Path, new: &[u8], hash_bytes: usize) -> bool {
+    let dir = git_dir.join(path.parent().unwrap_or(Path::new("")));
+    let has_index = ["index", "worktrees"]
+        .iter()
+        .any(|name| dir.join(name).exists());
+    has_index && hash_bytes_of(new) != hash_bytes
+}
+
+/// Whether a `.git` file leads where git puts one: to one of the known git directories, or to a working tree's or submodule's
+/// directory in one.
 pub(super) fn leads_into(file: &Path, git_dirs: &[PathBuf]) -> bool {
     let Some(dir) = file.parent() else {
         return false;
@@ -233,7 +283,8 @@ pub(super) fn leads_into(file: &Path, git_dirs: &[PathBuf]) -> bool {
         git_dirs.iter().any(|git_dir| {
             let inner = target.strip_prefix(git_dir).ok();
             let first = inner.and_then(|inner| inner.iter().next());
-            first.is_some_and(|first| first == "worktrees" || first == "modules")
+            inner.is_some_and(|inner| inner == Path::new(""))
+                || first.is_some_and(|first| first == "worktrees" || first == "modules")
         })
     })
 }
@@ -245,13 +296,12 @@ fn read(path: &Path) -> Result<Vec<u8>, Errno> {
     let file = rfs::openat(&dir, name, flags, Mode::empty())?;
     let status = rfs::fstat(&file)?;
     let size = u64::try_from(status.st_size).unwrap_or(u64::MAX);
-    if !FileType::from_raw_mode(status.st_mode).is_file() || size > MAX_JUDGED_BYTES {
+    let limit = max_judged_bytes(Path::new(name));
+    if !FileType::from_raw_mode(status.st_mode).is_file() || size > limit {
         return Err(Errno::INVAL);
     }
     let mut content = Vec::new();
-    let read = File::from(file)
-        .take(MAX_JUDGED_BYTES)
-        .read_to_end(&mut content);
+    let read = File::from(file).take(limit).read_to_end(&mut content);
     read.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
     Ok(content)
 }

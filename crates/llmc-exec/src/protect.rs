@@ -7,26 +7,26 @@
 //!
 //! Known gaps: hard links made before the run, a state directory without a mount namespace.
 
+mod planted;
+
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
+use self::planted::{Look, below};
 use super::exit_status::ExitStatus;
 use super::git_dirs::{GitNames, foreign_worktrees, git_dirs, inner_git_dirs};
 use super::git_mirror::{Mirror, Mirrors, supervise};
-use super::git_new::{InPlace, leads_into};
 use super::level::{ConfinementLevel, Protection};
 use super::plan::{Places, os};
 use super::protected_dirs::{FoundDirs, ProtectedDirFinder};
 use super::quarantine::{Copy, Quarantined, Store};
 use super::settings::Settings;
-use llmc_host::{
-    CONFIG_FILE, GIT_STATE_DIR, PROTECTED_NAMES, STATE_DIR, included_git_configs, lock,
-};
+use llmc_host::{CONFIG_FILE, GIT_STATE_DIR, STATE_DIR, included_git_configs, lock};
 
 /// Directories with protected names that are covered by mounts; what is beyond is checked after the run only.
 const MAX_MOUNTED_HOMES: usize = 4096;
@@ -109,7 +109,8 @@ struct BareRepository {
     names: BTreeSet<PathBuf>,
 }
 
-type FileId = (u64, u64);
+/// Device, number and birth: a new directory may have the number of one that was removed.
+type FileId = (u64, u64, Option<SystemTime>);
 
 /// How a run sees git directories.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -311,7 +312,7 @@ impl Guard {
         let planted = watch.planted(&found).into_iter();
         let planted: Vec<PathBuf> = planted.filter(|path| self.is_in_git(path)).collect();
         let mut removed = Vec::new();
-        self.judge_planted(&planted, &found, watch, &mut removed);
+        self.judge_planted(&planted, &found, watch, Look::WhileRunning, &mut removed);
         removed.retain(|taken| !(taken.is_left && watch.taken.contains(taken)));
         watch.taken.append(&mut removed);
         if watch.taken.len() >= MAX_TAKEN_WHILE_RUNNING {
@@ -372,9 +373,11 @@ impl Guard {
             undone.notes.push(TOO_MANY_DIRECTORIES.to_owned());
         }
         for (git_dir, before) in &watch.git_names {
-            let after = GitNames::of(git_dir);
+            let after = GitNames::with_others(git_dir);
             let is_new = |path: &PathBuf| before.paths.binary_search(path).is_err();
             planted.extend(after.paths.into_iter().filter(is_new));
+            let is_new = |path: &PathBuf| !path.is_symlink() || !before.others.contains(path);
+            planted.extend(after.others.into_iter().filter(is_new));
             if !(before.is_complete && after.is_complete) {
                 undone.notes.push(format!(
                     "{} could not be checked whole for protected names: too many folders, or some that cannot be read",
@@ -384,7 +387,7 @@ impl Guard {
         }
         let planted: Vec<PathBuf> = planted.into_iter().filter(|path| exists(path)).collect();
         let mut removed = Vec::new();
-        self.judge_planted(&planted, &found, &watch, &mut removed);
+        self.judge_planted(&planted, &found, &watch, Look::AtEnd, &mut removed);
         self.judge_changed(&mut watch, &mut removed);
         // What was planted again and again is reported once, as it is now.
         let mut reported = BTreeSet::new();
@@ -398,81 +401,6 @@ impl Guard {
             }
         }
         undone
-    }
-
-    /// Judges what was planted: git's own names by what they contain.
-    fn judge_planted(
-        &self,
-        planted: &[PathBuf],
-        found: &FoundDirs,
-        watch: &Watch,
-        removed: &mut Vec<Quarantined>,
-    ) {
-        let mut git_dirs = watch.git_dirs.clone();
-        git_dirs.extend(found.homes.iter().map(|home| home.join(".git")));
-        git_dirs.extend(found.bare.iter().cloned());
-        for path in planted {
-            let Ok(status) = std::fs::symlink_metadata(path) else {
-                continue;
-            };
-            let holder = git_dirs
-                .iter()
-                .find(|dir| path != *dir && path.starts_with(dir));
-            match holder {
-                Some(git_dir) => self.in_place(git_dir).judge_new(path, removed),
-                None if path.ends_with(".git") && status.is_dir() => {
-                    let in_place = self.in_place(path);
-                    let names = GitNames::of(path);
-                    if !names.is_complete {
-                        removed.push(self.store.take_away(path.clone()));
-                        continue;
-                    }
-                    for name in names.paths {
-                        in_place.judge_new(&name, removed);
-                    }
-                }
-                None if path.ends_with(".git")
-                    && status.is_file()
-                    && leads_into(path, &git_dirs) => {}
-                None => removed.push(self.store.take_away(path.clone())),
-            }
-        }
-        for (path, before) in &watch.dot_git_files {
-            let now = Copy::of(path);
-            if now.is_some() && now.as_ref() != Some(before) && !leads_into(path, &git_dirs) {
-                removed.push(self.store.take_away(path.clone()));
-                before.put_back(path);
-            }
-        }
-    }
-
-    /// Judges what only a copy protects.
-    fn judge_changed(&self, watch: &mut Watch, removed: &mut Vec<Quarantined>) {
-        for (path, copy) in std::mem::take(&mut watch.copies) {
-            let now = Copy::of(&path);
-            if now.as_ref() == Some(&copy) {
-                continue;
-            }
-            let holder = watch
-                .git_dirs
-                .iter()
-                .find(|dir| path != **dir && path.starts_with(dir));
-            match holder {
-                Some(git_dir) => self.in_place(git_dir).judge_changed(&path, &copy, removed),
-                None => {
-                    removed.push(self.store.take_away(path.clone()));
-                    copy.put_back(&path);
-                }
-            }
-        }
-    }
-
-    fn in_place<'a>(&'a self, git_dir: &'a Path) -> InPlace<'a> {
-        InPlace {
-            git_dir,
-            allowed: &self.allowed,
-            store: &self.store,
-        }
     }
 
     /// Reads the folders below the roots, so that the first run does not wait for that.
@@ -519,7 +447,7 @@ impl Guard {
         watch.git_dirs.push(dir.to_owned());
         match view {
             GitView::Direct => {
-                let names = GitNames::of(dir);
+                let names = GitNames::with_others(dir);
                 watch.places.pinned.push(dir.as_os_str().to_owned());
                 watch.places.kept.extend(os(names.paths.clone()));
                 watch.git_names.push((dir.to_owned(), names));
@@ -600,36 +528,6 @@ impl Watch {
         self.places.clone()
     }
 
-    /// Protected names, existing or not, that were not there before the run; those in git directories that it changes
-    /// directly aside.
-    fn planted(&self, found: &FoundDirs) -> BTreeSet<PathBuf> {
-        let mut planted = BTreeSet::new();
-        // A directory moved away takes its mounts along; what stands in its place is an impostor.
-        for home in &self.homes {
-            if identity(&home.path) != home.id {
-                planted.extend(names_in(&home.path));
-            }
-        }
-        let known = |home: &PathBuf| self.homes.iter().any(|other| other.path == *home);
-        for home in found.homes.iter().filter(|home| !known(home)) {
-            planted.extend(names_in(home));
-        }
-        // A repository that was moved with the directory around it is the one that was covered.
-        planted.retain(|path| {
-            let id = identity(path).filter(|_| path.ends_with(".git"));
-            id.is_none() || !self.homes.iter().any(|home| home.git_id == id)
-        });
-        for dir in &found.bare {
-            let id = identity(dir);
-            let before = self.bare.iter().find(|bare| bare.id == id);
-            let names = below(&GitNames::of(dir).paths, dir);
-            let is_new = |name: &&PathBuf| before.is_none_or(|bare| !bare.names.contains(*name));
-            planted.extend(names.iter().filter(is_new).map(|name| dir.join(name)));
-        }
-        planted.extend(self.absent.iter().cloned());
-        planted
-    }
-
     fn note_coverage(&mut self, found: &FoundDirs) {
         if !found.is_complete {
             self.notes.push(TOO_MANY_DIRECTORIES.to_owned());
@@ -654,11 +552,6 @@ fn note(path: PathBuf, watch: &mut Watch, list: fn(&mut Places) -> &mut Vec<OsSt
     }
 }
 
-/// Every protected name a directory can hold, existing or not.
-fn names_in(home: &Path) -> Vec<PathBuf> {
-    PROTECTED_NAMES.map(|name| home.join(name)).to_vec()
-}
-
 /// A file under its own name and under that of what it is a link to, both in folders that are free of links.
 fn canonical_names(file: &Path) -> Vec<PathBuf> {
     let own = file.parent().zip(file.file_name()).and_then(|(dir, name)| {
@@ -669,17 +562,11 @@ fn canonical_names(file: &Path) -> Vec<PathBuf> {
     own.into_iter().chain(target).collect()
 }
 
-/// The paths relative to a directory that they lie in.
-fn below(paths: &[PathBuf], dir: &Path) -> BTreeSet<PathBuf> {
-    let inner = paths.iter().filter_map(|path| path.strip_prefix(dir).ok());
-    inner.map(Path::to_owned).collect()
-}
-
 fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
 fn identity(path: &Path) -> Option<FileId> {
     let status = std::fs::symlink_metadata(path).ok()?;
-    Some((status.dev(), status.ino()))
+    Some((status.dev(), status.ino(), status.created().ok()))
 }

@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::rules::{Access, eq_name, protected_git_entry};
+use crate::rules::{Access, eq_name, git_entry_of_tools};
 
 /// What git looks for to tell whether a directory is a repository's, whatever it is called: a `HEAD`, and beside it
 /// `objects` and `refs`, or a `commondir` that leads to them.
@@ -64,7 +64,7 @@ pub(crate) fn bare_repository_part(path: &Path, access: Access) -> Option<String
         let inner = &parts[parts.len() - at - 1..];
         let mut added = GitDirParts::default();
         let is_part = added.add(inner[0]);
-        let protected = protected_git_entry(inner);
+        let protected = git_entry_of_tools(inner);
         // Few names count, so few directories are looked at.
         if !is_part && protected.is_none() {
             return None;

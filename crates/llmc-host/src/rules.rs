@@ -46,6 +46,10 @@ const PROTECTED_GIT_PATHS: [&[&str]; 3] = [
     &["objects", "info", "alternates"],
     &["objects", "info", "http-alternates"],
 ];
+/// What git alone writes: a checkout writes where the index says, git appends to logs through links, and takes addresses from
+/// the others.
+const GIT_DATA: [&str; 4] = ["index", "logs", "remotes", "branches"];
+const SHARED_INDEX_PREFIX: &str = "sharedindex.";
 /// Directories of a git directory in which further git directories lie, at any depth: a submodule's name may have slashes.
 const NESTED_GIT_DIRS: [&str; 2] = ["modules", "worktrees"];
 /// Directories of a git directory in which names are those of branches and tags, so that none is protected.
@@ -281,7 +285,7 @@ impl PathRules {
                 return Some("the repository's .git".to_owned());
             }
             let holder = || protected_git_holder(&inner).filter(|_| access == Access::Replace);
-            if let Some(name) = protected_git_entry(&inner).or_else(holder) {
+            if let Some(name) = git_entry_of_tools(&inner).or_else(holder) {
                 return Some(format!("git's {name}"));
             }
         }
@@ -346,6 +350,20 @@ pub fn protected_git_entry(inner: &[&[u8]]) -> Option<&'static str> {
             .filter(|start| eq_name(start, PROTECTED_GIT_PREFIX));
         entry.or(prefix.map(|_| "rebase"))
     })
+}
+
+/// The same for tools, with which nothing that git alone writes is written.
+pub(crate) fn git_entry_of_tools(inner: &[&[u8]]) -> Option<&'static str> {
+    let data = |part: &&[u8]| {
+        let mut names = GIT_DATA.into_iter();
+        names.find(|name| eq_name(part, name)).or_else(|| {
+            let start = part.get(..SHARED_INDEX_PREFIX.len())?;
+            eq_name(start, SHARED_INDEX_PREFIX).then_some("index")
+        })
+    };
+    let is_ref = inner.first().is_some_and(|first| eq_name(first, "refs"));
+    let own = || inner.iter().find_map(data).filter(|_| !is_ref);
+    protected_git_entry(inner).or_else(own)
 }
 
 /// Whether a directory's entry of this name decides over the agent or runs programs, in any case.
@@ -477,6 +495,12 @@ mod tests {
             "/w/.git/modules/x/objects/info/alternates",
             "/w/.git/rebase-merge/git-rebase-todo",
             "/w/.git/rebase-apply",
+            "/w/.git/index",
+            "/w/.git/sharedindex.0123",
+            "/w/.git/modules/libs/foo/index",
+            "/w/.git/worktrees/w/index",
+            "/w/.git/logs/HEAD",
+            "/w/.git/remotes/origin",
             "/w/.git/sequencer/todo",
             "/w/.git/objects/info/alternates",
             "/w/.git/modules/libs/foo/config",
@@ -496,7 +520,8 @@ mod tests {
             "/w/a.txt",
             "/w/.git/info/exclude",
             "/w/.git/refs/heads/config",
-            "/w/.git/logs/refs/heads/hooks/x",
+            "/w/.git/refs/heads/index",
+            "/w/.git/refs/remotes/origin/logs",
             "/w/.git/objects/info/commit-graph",
             "/w/.git/modules/libs/foo/HEAD",
             "/w/.gitignore",

@@ -68,8 +68,11 @@ impl Mirror {
         let mut done = Vec::new();
         for (path, entry) in copy.iter().filter(|(_, entry)| is_new(entry)) {
             let own = host.get(path);
-            if own.is_some_and(|own| own.is_same_file(*entry) || own.modified() > entry.modified())
-            {
+            if own.is_some_and(|own| {
+                own.is_same_file(*entry)
+                    || own.is_copy_of(*entry)
+                    || own.modified() > entry.modified()
+            }) {
                 continue;
             }
             if self.take_over(path, own.copied(), *entry) {

@@ -65,6 +65,23 @@ impl Entry {
         }
     }
 
+    /// Whether one was copied from the other and neither has changed since.
+    pub(super) fn is_copy_of(self, other: Entry) -> bool {
+        let version = |stamp: Stamp| (stamp.size, stamp.mtime, stamp.content);
+        match (self, other) {
+            (Entry::File(one), Entry::File(other)) => version(one) == version(other),
+            _ => false,
+        }
+    }
+
+    /// Its permissions.
+    pub(super) fn mode(self) -> u32 {
+        match self {
+            Entry::File(stamp) | Entry::Link(stamp) => stamp.mode,
+            _ => 0,
+        }
+    }
+
     /// When its content last changed.
     pub(super) fn modified(self) -> (i64, u64) {
         match self {

@@ -1,10 +1,14 @@
 //! Renames in a mirror, carried out on the user's side before the call returns.
 //!
 //! Git replaces a file by renaming `NAME.lock` onto it. A run's filter hands these calls to the server, which puts the file in
-//! place on both sides or lets the rename fail: so what git acknowledges is in the repository, and what was not taken makes git fail. Removing a directory that is a mount is carried out here too, since the run cannot do it.
+//! place on both sides or lets the rename fail: so what git acknowledges is in the repository, and what was not taken makes git
+//! fail. Removing a directory that is a mount is carried out here too, since the run cannot do it.
 //!
-//! The caller's arguments may change while they are read. What is done for a mirror is done from directories
-//! that were looked up once; a call that is passed on can do no more than the run could without a supervisor.
+//! In the directories of a repository that commands use as they are, no symbolic link is made: the user's git appends to logs
+//! and replaces files there through a link, wherever it leads. All other links are made here, with the run's view of mounts.
+//!
+//! The caller's arguments may change while they are read. What is done here is done from directories that were looked up
+//! once; a call that is passed on can do no more than the run could without a supervisor.
 
 use std::ffi::{CStr, OsString};
 use std::fs::File;
@@ -17,7 +21,7 @@ use std::sync::Arc;
 use llmc_supervise::{Answer, CallListener, WaitingCall};
 use nix::libc;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{self as rfs, CWD, Mode, OFlags, ResolveFlags};
+use rustix::fs::{self as rfs, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::{Mirrors, lock};
@@ -80,6 +84,9 @@ impl Request<'_> {
             libc::SYS_renameat => self.rename(mirrors, (a, b), (c, d)),
             libc::SYS_renameat2 if flags == 0 => self.rename(mirrors, (a, b), (c, d)),
             libc::SYS_unlinkat => self.remove_dir(mirrors, a, b),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_symlink => Some(answer_of(self.make_link(mirrors, a, (here, b)))),
+            libc::SYS_symlinkat => Some(answer_of(self.make_link(mirrors, a, (b, c)))),
             _ => None,
         }
     }
@@ -122,6 +129,45 @@ impl Request<'_> {
         Some(answer_of(done))
     }
 
+    /// Makes a symbolic link. Passed on it could be made in another place than was looked at.
+    fn make_link(&self, mirrors: &Mirrors, target: u64, to: (u64, u64)) -> Result<(), Errno> {
+        let target = self.path(target).ok_or(Errno::FAULT)?;
+        let path = self.path(to.1).ok_or(Errno::FAULT)?;
+        // Empty, or with a slash at the end: the kernel knows what to say of it.
+        let (dir, name) = match path.as_os_str().as_bytes() {
+            [] | [.., b'/'] => return Err(Errno::NOENT),
+            _ => (self.open_parent(to.0, &path)?, path.file_name()),
+        };
+        let name = name.ok_or(Errno::EXIST)?;
+        if !self.listener.is_waiting(self.call) {
+            return Err(Errno::INTR);
+        }
+        let known: Vec<_> = lock(&mirrors.known).values().cloned().collect();
+        if is_below(&dir, |id| known.iter().any(|mirror| mirror.is_direct(id)))? {
+            return Err(Errno::PERM);
+        }
+        rfs::symlinkat(&target, &dir, name)?;
+        self.give_to_caller(&dir, name);
+        Ok(())
+    }
+
+    /// A link that root's server has made for a command of another user is that user's.
+    fn give_to_caller(&self, dir: &OwnedFd, name: &std::ffi::OsStr) {
+        let own = rustix::process::geteuid();
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        if let Ok(caller) = rfs::stat(format!("/proc/{}", self.call.pid))
+            && caller.st_uid != own.as_raw()
+            && let Ok(link) = rfs::openat(dir, name, flags, Mode::empty())
+            && rfs::fstat(&link)
+                .is_ok_and(|status| FileType::from_raw_mode(status.st_mode).is_symlink())
+        {
+            let user = rfs::Uid::from_raw(caller.st_uid);
+            let group = rfs::Gid::from_raw(caller.st_gid);
+            // It leads to the same place if it stays root's.
+            let _ = rfs::chownat(&link, "", Some(user), Some(group), AtFlags::EMPTY_PATH);
+        }
+    }
+
     /// The path at an address of the caller's memory.
     fn path(&self, address: u64) -> Option<PathBuf> {
         #[expect(
@@ -150,7 +196,11 @@ impl Request<'_> {
 
     /// The directory that a path of the caller's lies in.
     fn parent(&self, dir: u64, path: &Path) -> Option<OwnedFd> {
-        let parent = path.parent()?;
+        self.open_parent(dir, path).ok()
+    }
+
+    fn open_parent(&self, dir: u64, path: &Path) -> Result<OwnedFd, Errno> {
+        let parent = path.parent().ok_or(Errno::EXIST)?;
         let pid = self.call.pid;
         // The kernel takes the lower half.
         let dir = dir as u32 as i32;
@@ -160,13 +210,13 @@ impl Request<'_> {
             false => (format!("/proc/{pid}/fd/{dir}"), ResolveFlags::empty()),
         };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let base = rfs::openat(CWD, base, flags, Mode::empty()).ok()?;
+        let base = rfs::openat(CWD, base, flags, Mode::empty())?;
         let parent = match parent == Path::new("") {
             true => Path::new("."),
             false => parent,
         };
         let resolve = resolve | ResolveFlags::NO_MAGICLINKS;
-        rfs::openat2(base, parent, flags, Mode::empty(), resolve).ok()
+        rfs::openat2(base, parent, flags, Mode::empty(), resolve)
     }
 }
 
@@ -174,6 +224,24 @@ fn answer_of(done: Result<(), Errno>) -> Answer {
     match done {
         Ok(()) => Answer::Done,
         Err(errno) => Answer::Failed(errno.raw_os_error()),
+    }
+}
+
+/// Whether a directory, or one that it lies in as the caller sees it, is one of some.
+fn is_below(dir: &OwnedFd, is_one: impl Fn(DirId) -> bool) -> Result<bool, Errno> {
+    let mut last = None;
+    let mut dir = dir.try_clone().map_err(|_| Errno::MFILE)?;
+    loop {
+        let id = id_of(&dir).ok_or(Errno::IO)?;
+        if is_one(id) {
+            return Ok(true);
+        }
+        if last == Some(id) {
+            return Ok(false);
+        }
+        last = Some(id);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        dir = rfs::openat(&dir, "..", flags, Mode::empty())?;
     }
 }
 

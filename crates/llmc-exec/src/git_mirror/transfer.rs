@@ -1,6 +1,6 @@
 //! Putting a name of one side in place on the other.
 //!
-//! What only git's own data decides (the index, packed refs, messages) is a hard link, so that nothing is copied and a write
+//! What only git's own data decides (packed refs, messages) is a hard link, so that nothing is copied and a write
 //! in place is seen by both. What decides which programs git runs is always a new file: no command holds a descriptor of it.
 
 use std::ffi::OsStr;
@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{self as rfs, AtFlags, Dir, Mode, OFlags, statat, unlinkat};
+use rustix::fs::{self as rfs, AtFlags, Dir, Mode, OFlags, Timespec, Timestamps, statat, unlinkat};
 use rustix::io::Errno;
 
 use super::side::{Entry, Side, entry_at, open_dir_at, open_file_at, with_ending};
@@ -26,6 +26,8 @@ pub(super) enum Source<'a> {
     /// The other side's file, copied.
     Copied(&'a Side, &'a Path),
     Bytes(&'a [u8]),
+    /// What was read of the other side's file, which had this status.
+    Judged(&'a [u8], Entry),
 }
 
 /// Why something was not put in place.
@@ -77,8 +79,14 @@ pub(super) fn place(
 
 /// Makes a new file under a name that must be free.
 fn make(dir: &OwnedFd, name: &OsStr, source: &Source<'_>) -> Result<(), Errno> {
+    let plain = Mode::from_raw_mode(0o644);
     let (side, path) = match source {
-        Source::Bytes(bytes) => return write(dir, name, Mode::from_raw_mode(0o644), &mut &**bytes),
+        Source::Bytes(bytes) => return write(dir, name, plain, None, &mut &**bytes),
+        Source::Judged(bytes, entry) => {
+            // None of these files is started.
+            let mode = Mode::from_raw_mode(entry.mode() & 0o666) | Mode::RUSR | Mode::WUSR;
+            return write(dir, name, mode, Some(entry.modified()), &mut &**bytes);
+        }
         Source::Linked(side, path) | Source::Copied(side, path) => (side, path),
     };
     let (from, own_name) = side.parent(path)?;
@@ -92,20 +100,45 @@ fn make(dir: &OwnedFd, name: &OsStr, source: &Source<'_>) -> Result<(), Errno> {
     let mut file = open_file_at(&from, own_name)?;
     let status = rfs::fstat(&file)?;
     let mode = Mode::from_raw_mode(status.st_mode & 0o777) | Mode::RUSR | Mode::WUSR;
-    write(dir, name, mode, &mut file)?;
-    Ok(())
+    let modified = (status.st_mtime, status.st_mtime_nsec);
+    write(dir, name, mode, Some(modified), &mut file)
 }
 
-fn write(dir: &OwnedFd, name: &OsStr, mode: Mode, from: &mut dyn io::Read) -> Result<(), Errno> {
+/// Writes a new file. Git compares the time of an index with those of the files in it, so it is the other side's.
+fn write(
+    dir: &OwnedFd,
+    name: &OsStr,
+    mode: Mode,
+    modified: Option<(i64, u64)>,
+    from: &mut dyn io::Read,
+) -> Result<(), Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = File::from(rfs::openat(dir, name, flags, Mode::RUSR | Mode::WUSR)?);
     let written = io::copy(from, &mut file)
         .and_then(|_| file.flush())
-        .and_then(|()| Ok(rfs::fchmod(&file, mode)?));
+        .and_then(|()| Ok(rfs::fchmod(&file, mode)?))
+        .and_then(|()| match modified {
+            Some(modified) => Ok(rfs::futimens(&file, &times(modified))?),
+            None => Ok(()),
+        });
     written.map_err(|error| {
         let _ = unlinkat(dir, name, AtFlags::empty());
         Errno::from_io_error(&error).unwrap_or(Errno::IO)
     })
+}
+
+fn times((tv_sec, nanoseconds): (i64, u64)) -> Timestamps {
+    let omitted = Timespec {
+        tv_sec: 0,
+        tv_nsec: rfs::UTIME_OMIT,
+    };
+    Timestamps {
+        last_access: omitted,
+        last_modification: Timespec {
+            tv_sec,
+            tv_nsec: nanoseconds.cast_signed(),
+        },
+    }
 }
 
 fn replace(dir: &OwnedFd, from: &OsStr, name: &OsStr) -> Result<(), Errno> {

@@ -11,7 +11,9 @@ use std::path::Path;
 use super::addresses::PathBase;
 use super::config_keys::{ConfigPlace, is_listed, vet_entry};
 use super::config_text::{ConfigKey, ConfigLine, Entry, HeaderLine, LineContent, entries, parse};
-use super::{Holder, JudgedFile, MAX_REJECTIONS, Rejection, Verdict, VetPlace, is_named};
+use super::{
+    Holder, JudgedFile, MAX_REJECTIONS, Rejection, Verdict, VetPlace, is_module, is_named,
+};
 
 /// Old versions of git take the rest of a longer line for a line of its own when they rename sections (CVE-2023-29007).
 const MAX_NEW_LINE_BYTES: usize = 1000;
@@ -95,7 +97,10 @@ fn config_place<'a>(file: &'a JudgedFile<'_>, place: &VetPlace<'a>) -> ConfigPla
             relative_to,
             allowed: place.allowed,
         },
-        holder: file.holder,
+        holder: match file.holder {
+            Holder::Repository if is_module(place.git_dir) => Holder::Module,
+            holder => holder,
+        },
         own_dir: &file.own_dir,
     }
 }

@@ -8,6 +8,7 @@
 //! - `operations`: the state of an unfinished rebase, `am`, cherry-pick or revert
 //! - `pointers`: files that lead git to other directories
 //! - `attributes`: `info/attributes`
+//! - `index`: the files that a checkout writes
 //! - `refs`: branches of submodules and working trees whose names look like protected ones
 
 mod addresses;
@@ -15,6 +16,7 @@ mod attributes;
 mod config;
 mod config_keys;
 mod config_text;
+mod index;
 mod operations;
 mod pointers;
 mod refs;
@@ -37,6 +39,8 @@ pub(crate) struct VetPlace<'a> {
     /// Directories below which paths in values may lead: roots, and repositories that the user's own pointers name.
     /// Absolute, free of links and dots.
     pub(crate) allowed: &'a [PathBuf],
+    /// Length of an object's name in the repository that the file belongs to.
+    pub(crate) hash_bytes: usize,
 }
 
 /// One thing of a file that stays out.
@@ -88,6 +92,11 @@ pub(crate) fn vet_file(
         FileKind::GitDir => pointers::vet_git_dir(&file, new, place),
         FileKind::Alternates => pointers::vet_alternates(&file, new, before, place),
         FileKind::HttpAlternates => file.refused("the file", "leads to objects on another host"),
+        FileKind::OldRemote => file.refused(
+            "the file",
+            "names an address in a form that git no longer writes; `git remote add` makes a remote",
+        ),
+        FileKind::Index => index::vet_index(&file, new, place.hash_bytes),
         FileKind::Hook { name } if is_sample(name) && before.is_none() => Verdict::Harmless,
         FileKind::Hook { .. } => file.refused("the file", "hooks run programs"),
         FileKind::Misplaced => file.refused("the file", "git puts no such file there"),
@@ -96,7 +105,16 @@ pub(crate) fn vet_file(
 
 /// Whether a file needs judgement at all; others are taken as they are, unread.
 pub(crate) fn is_judged(parts: &[&[u8]]) -> bool {
+    let (_, depth) = holder_of(parts);
+    let kind = parts.get(depth..).and_then(kind_of);
     protected_git_entry(parts).is_some()
+        || matches!(kind, Some(FileKind::Index | FileKind::OldRemote))
+}
+
+/// Whether a file is an index, or the part that several share.
+pub(crate) fn is_index(parts: &[&[u8]]) -> bool {
+    let (_, depth) = holder_of(parts);
+    matches!(parts.get(depth..).and_then(kind_of), Some(FileKind::Index))
 }
 
 /// Why the deletion of a judged file is not carried out on the host; `None` if it is.
@@ -111,12 +129,24 @@ pub(crate) fn vet_deletion(parts: &[&[u8]]) -> Option<Rejection> {
         FileKind::CommonDir | FileKind::GitDir => "leads git to other directories",
         FileKind::Misplaced => "git puts no such file there",
         FileKind::Hook { .. }
+        | FileKind::Index
+        | FileKind::OldRemote
         | FileKind::Operation { .. }
         | FileKind::Attributes
         | FileKind::Alternates
         | FileKind::HttpAlternates => return None,
     };
     Some(file.rejection("the file", reason))
+}
+
+/// How a configuration says that names of objects are made.
+pub(crate) fn object_format(config: &[u8]) -> Option<Vec<u8>> {
+    let lines = config_text::parse(config).ok()?;
+    let formats = config_text::entries(&lines).filter(|entry| {
+        let key = &entry.key;
+        key.section == "extensions" && key.subsection.is_none() && key.name == "objectformat"
+    });
+    formats.last()?.value.clone()
 }
 
 /// Further parts of one file that stay out are not listed.
@@ -154,6 +184,9 @@ enum FileKind<'a> {
     GitDir,
     Alternates,
     HttpAlternates,
+    Index,
+    /// An address in `remotes` or `branches`, as git wrote before it had a configuration.
+    OldRemote,
     Hook {
         name: &'a [u8],
     },
@@ -235,6 +268,14 @@ fn holder_of(parts: &[&[u8]]) -> (Holder, usize) {
     (Holder::Module, parts.len())
 }
 
+/// Whether a git directory is a submodule's, which lies in the one of the repository around it.
+fn is_module(git_dir: &Path) -> bool {
+    let names: Vec<&[u8]> = git_dir.iter().map(OsStrExt::as_bytes).collect();
+    names
+        .windows(2)
+        .any(|pair| is_named(pair[0], ".git") && is_named(pair[1], "modules"))
+}
+
 /// What a file is, by its path below the git directory that it belongs to.
 fn kind_of<'a>(inner: &[&'a [u8]]) -> Option<FileKind<'a>> {
     let lower: Vec<Vec<u8>> = inner.iter().map(|part| part.to_ascii_lowercase()).collect();
@@ -246,6 +287,8 @@ fn kind_of<'a>(inner: &[&'a [u8]]) -> Option<FileKind<'a>> {
         [b"info", b"attributes"] => Some(FileKind::Attributes),
         [b"objects", b"info", b"alternates"] => Some(FileKind::Alternates),
         [b"objects", b"info", b"http-alternates"] => Some(FileKind::HttpAlternates),
+        [name] if *name == b"index" || name.starts_with(b"sharedindex.") => Some(FileKind::Index),
+        [b"remotes" | b"branches", _] => Some(FileKind::OldRemote),
         [b"hooks", ..] => inner.last().map(|name| FileKind::Hook { name }),
         [dir, _] => {
             let dir = operations::OperationDir::from_name(dir)?;
@@ -310,6 +353,9 @@ mod tests {
             "info/attributes",
             "objects/info/alternates",
             "objects/info/http-alternates",
+            "remotes/origin",
+            "branches/origin",
+            "modules/a/branches/origin",
             "worktrees/w/gitdir",
             "worktrees/w/rebase-merge/done",
             "modules/a/b/config",
@@ -319,8 +365,8 @@ mod tests {
         }
         for path in [
             "HEAD",
-            "index",
             "refs/heads/config",
+            "refs/heads/index",
             "logs/refs/heads/hooks/x",
             "objects/ab/config",
             "info/exclude",

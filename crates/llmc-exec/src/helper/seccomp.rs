@@ -96,6 +96,9 @@ const SUPERVISED: &[i64] = &[
     libc::SYS_renameat2,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_rmdir,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_symlink,
+    libc::SYS_symlinkat,
 ];
 
 /// The machine whose calls are numbered as above. Other ways into the kernel (32-bit code) number them differently.
@@ -131,7 +134,7 @@ pub(super) fn filter(sockets: Sockets) -> io::Result<()> {
     apply_filter(&program(sockets)?).map_err(io::Error::other)
 }
 
-/// Hands renames and removals of directories of this thread, and of all that come from it, to a supervisor.
+/// Hands renames, new symbolic links and removals of directories of this thread, and of all that come from it, to a supervisor.
 pub(super) fn supervise_renames() -> io::Result<OwnedFd> {
     let notify = || step(RETURN, libc::SECCOMP_RET_USER_NOTIF);
     let mut calls: BTreeMap<u32, Block> = BTreeMap::new();

@@ -20,6 +20,7 @@ mod git_flows;
 mod git_mirror;
 mod git_planting;
 mod git_world;
+mod git_writes;
 mod guarding;
 mod home;
 mod layered;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
     git_flows::list(&mut add);
     git_mirror::list(&mut add);
     git_planting::list(&mut add);
+    git_writes::list(&mut add);
     guarding::list(&mut add);
     home::list(&mut add);
     endings::list(&mut add);

@@ -118,7 +118,10 @@ fn refusal(command: &[String], cwd: Option<&Path>, places: &[&Path]) -> Option<E
             false => cwd.as_deref().and_then(|cwd| place_of(cwd, path)),
         };
         place.is_some_and(|place| {
-            !place.starts_with("/tmp") && !places.iter().any(|root| place.starts_with(root))
+            let is_in = |place: &Path| {
+                place.starts_with("/tmp") || places.iter().any(|root| place.starts_with(root))
+            };
+            !is_in(&place) && !is_in(&without_links(&place))
         })
     };
     let arguments = arguments_of(&rest);
@@ -136,6 +139,11 @@ fn refusal(command: &[String], cwd: Option<&Path>, places: &[&Path]) -> Option<E
         ("clone", _) if arguments.get(1).is_some_and(|path| outside(path)) => Some(
             denied("a clone outside the workspace cannot be made by a command").hint(
                 "clone into the workspace or /tmp, or ask the user to run it in their own shell",
+            ),
+        ),
+        ("maintenance", Some("start" | "register" | "stop" | "unregister")) => Some(
+            denied("git maintenance would write the user's own settings and time tables").hint(
+                "`git maintenance run` and `git gc` work here; else ask the user to run it in their own shell",
             ),
         ),
         _ => None,
@@ -198,6 +206,15 @@ fn place_of(cwd: &Path, path: &str) -> Option<PathBuf> {
     Some(place)
 }
 
+/// A place by its real name, as far as it is there: a root may be named through a link.
+fn without_links(place: &Path) -> PathBuf {
+    let real = place.ancestors().find_map(|dir| {
+        let real = std::fs::canonicalize(dir).ok()?;
+        Some(real.join(place.strip_prefix(dir).ok()?))
+    });
+    real.unwrap_or_else(|| place.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -219,8 +236,25 @@ mod tests {
             "git -C sub worktree add /srv/tree",
             "git clone --depth 1 https://example.org/a.git /srv/a",
             "/usr/bin/git clone . ../../a",
+            "git maintenance start",
+            "git -C sub maintenance register",
         ] {
             assert!(is_refused(line), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_root_that_is_named_through_a_link_is_inside() {
+        // Everything below /tmp is inside.
+        let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+        let root = folder.path().join("root");
+        std::fs::create_dir(&root).unwrap();
+        std::os::unix::fs::symlink("root", folder.path().join("link")).unwrap();
+        for (name, is_refused) in [("link/tree", false), ("other/tree", true)] {
+            let place = folder.path().join(name);
+            let words = ["git", "worktree", "add", place.to_str().unwrap()].map(str::to_owned);
+            let refused = refusal(&words, Some(Path::new("/w")), &[&root]);
+            assert_eq!(refused.is_some(), is_refused, "{name}");
         }
     }
 
@@ -235,6 +269,7 @@ mod tests {
             "git worktree add .worktrees/x -b x",
             "git worktree add ../other",
             "git worktree add /tmp/x",
+            "git maintenance run --task=gc",
             "git worktree list",
             "git clone https://example.org/a.git",
             "git clone https://example.org/a.git $HOME/a",
