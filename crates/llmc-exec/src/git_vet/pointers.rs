@@ -1,6 +1,8 @@
 //! Judges the files that lead git to other directories.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::addresses::{PathBase, is_allowed_path, resolved};
@@ -27,7 +29,11 @@ pub(crate) fn dot_git_target(text: &[u8], dir: &Path) -> Result<PathBuf, Rejecti
 /// The directory that working trees share is always the one that holds `worktrees`.
 pub(super) fn vet_common_dir(file: &JudgedFile<'_>, new: &[u8]) -> Verdict {
     let line = new.strip_suffix(b"\n").unwrap_or(new);
-    let is_own = file.holder == Holder::Worktree && line == b"../..";
+    // libgit2 writes the directory's absolute path.
+    let named = Path::new(OsStr::from_bytes(line));
+    let common = file.own_dir.parent().and_then(Path::parent);
+    let leads_there = line == b"../.." || (is_printable(line) && Some(named) == common);
+    let is_own = file.holder == Holder::Worktree && leads_there;
     file.refused_unless(is_own, line, "leads git to another directory")
 }
 
@@ -91,6 +97,7 @@ mod tests {
         for (path, text) in [
             ("worktrees/x/commondir", "../..\n"),
             ("worktrees/x/commondir", "../.."),
+            ("worktrees/x/commondir", "/w/repo/.git/"),
             ("modules/a/worktrees/x/commondir", "../..\n"),
             ("worktrees/x/gitdir", "/w/trees/x/.git\n"),
             ("worktrees/x/gitdir", "../../../../trees/x/.git\n"),
@@ -107,6 +114,9 @@ mod tests {
             ("worktrees/x/commondir", "../../\n"),
             ("worktrees/x/commondir", "/w/other/.git\n"),
             ("worktrees/x/commondir", ""),
+            ("worktrees/x/commondir", "/w/repo/.git/worktrees/x/../..\n"),
+            ("worktrees/x/commondir", "/w/repo/.git/worktrees\n"),
+            ("modules/a/worktrees/x/commondir", "/w/repo/.git\n"),
             ("commondir", "../..\n"),
             ("modules/a/commondir", "../..\n"),
             ("gitdir", "/w/x/.git\n"),
