@@ -279,7 +279,9 @@ $ git init -q --bare cfg.git && git --git-dir=cfg.git --work-tree=. add a &&
 $ git --git-dir=cfg.git config status.showUntrackedFiles no && git --git-dir=cfg.git --work-tree=. log --oneline
 
 == .git removed and made again
-$ rm -rf .git && git init -q && git add -A && git commit -m fresh
+$ rm -rf .git && git init -q
+$ git add -A && git commit -m fresh
+$ rm -rf .git && git init -q && git add -A && git commit -m again
 $ git log --oneline && git commit --allow-empty -m second
 
 == clean -ffdx removes a nested repository

@@ -43,8 +43,10 @@ impl Mirror {
         if !self.host.dir(path).is_ok_and(|dir| is_empty_dir(&dir, &[])) {
             return Some(Err(Errno::NOTEMPTY));
         }
+        // Made by a command before it was mounted, the copy's directory still has the files of that time.
+        let emptied = self.copy.dir(path).and_then(|dir| empty(&dir));
         // The mount goes with the directory that it is on; what was in it is looked at when the whole is removed.
-        Some(remove(&self.copy, path, Entry::Directory))
+        Some(emptied.and_then(|()| remove(&self.copy, path, Entry::Directory)))
     }
 }
 
