@@ -12,7 +12,7 @@ use crate::registry::{SettingDef, all_settings, find, is_table, nearest, nearest
 /// Names that select what is read and are no keys themselves.
 pub(crate) const CONFIG_ENV: &str = "LLMC_CONFIG";
 pub(crate) const ROOT_ENV: &str = "LLMC_ROOT";
-/// The hash of the values that the user trusts, for CI and containers.
+/// The hash of the file that the user trusts, for CI and containers.
 pub(crate) const TRUST_ENV: &str = "LLMC_TRUST";
 /// Where the user's own files are.
 pub(crate) const CONFIG_HOME_ENV: &str = "XDG_CONFIG_HOME";

@@ -22,14 +22,15 @@
 //! - `merge`: layers and their merged values, each with its [`SettingSource`]
 //! - `layer_reader`: one layer from a TOML tree; `layers`: the files, the environment, the command line
 //! - `locate`: which folder is the workspace and which files are read; `regular_file`: how they are read
-//! - `widening`: which value is less strict than another; `trust`: what of the workspace's file is obeyed;
-//!   `trust_store`: what the user has trusted, outside every workspace
+//! - `trust`: whether the workspace's file sets security keys; `trust_store`: what the user has trusted, outside every
+//!   workspace; `allowances`: what the user allows commands there
 //! - `check`: defaults that follow from other settings, contradictions between settings
 //! - `load`: all of the above in order
 //! - `render`: `config show` and the reference page; `template`: `config init`
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
+mod allowances;
 mod check;
 mod choices;
 mod config;
@@ -56,8 +57,8 @@ mod trust_store;
 mod upstream;
 mod upstream_edit;
 mod value;
-mod widening;
 
+pub use allowances::{Allowance, Allowances};
 pub use choices::{
     AuthMode, CachePolicy, ConfigVersion, ConfinementMode, DefaultScope, EmbeddingProvider,
     ExecProfile, LogFormat, LogLevel, Mode, OnTimeout, RlmProfile, ScriptBackend,
@@ -75,7 +76,7 @@ pub use merge::{SettingEntry, SettingSource};
 pub use regular_file::{LinkPolicy, RegularFile, read_regular_file};
 pub use render::{reference_markdown, render_show};
 pub use template::{TemplateExtent, TemplateOptions, template};
-pub use trust::{ConfigTrust, TrustState, WideningSetting, revoke_trust};
-pub use trust_store::TrustStore;
+pub use trust::{ConfigTrust, SecuritySetting, TrustState, revoke_trust};
+pub use trust_store::{StoreStamp, TrustStore};
 pub use upstream::{UpstreamCommand, UpstreamConfig, UpstreamHttp, UpstreamLaunch};
 pub use upstream_edit::{with_upstream, without_upstream};

@@ -14,7 +14,7 @@ use crate::locate::{self, ConfigFile};
 use crate::merge::{Layer, MergedSettings, SettingEntry};
 use crate::paths::{canonical_place, expand_home};
 use crate::state_place::state_place;
-use crate::trust::{ConfigTrust, TrustQuestion};
+use crate::trust::ConfigTrust;
 use crate::trust_store::TrustStore;
 
 /// Everything a configuration is made from; nothing else is looked at.
@@ -45,7 +45,7 @@ pub struct LoadedConfig {
     pub root: PathBuf,
     /// The file that was read, beside the user's own.
     pub file: Option<PathBuf>,
-    /// What that file asks for beyond the layers below it, and whether it gets that.
+    /// The security keys of that file, and whether they count.
     pub trust: ConfigTrust,
     /// What is allowed but likely not meant, one sentence each.
     pub warnings: Vec<String>,
@@ -121,19 +121,11 @@ impl LayerStack {
         let from_cli = layers::command_line(&inputs.sets, &inputs.flags, &mut problems);
         fail_on(problems)?;
 
-        let higher = from_env.under(from_cli);
-        let question = TrustQuestion {
-            inputs,
-            root: &root,
-            file: file.as_ref(),
-            user: &from_user,
-            higher: &higher,
-        };
-        let trust = question.settle(&mut from_file);
+        let trust = ConfigTrust::settle(inputs, &root, file.as_ref(), &mut from_file);
         Ok(Self {
             root,
             file,
-            layer: from_user.under(from_file).under(higher),
+            layer: from_user.under(from_file).under(from_env).under(from_cli),
             trust,
             warnings,
         })
@@ -207,11 +199,12 @@ impl LoadedConfig {
         self.resolve(&self.config.mcp.observability.csv_path)
     }
 
-    /// The user's own files that decide over this workspace, as far as agents could reach them: inside the workspace or a
-    /// root. They need not exist.
+    /// The user's own files that decide over this workspace, as far as agents could reach them: inside the workspace, a root
+    /// or what commands may write beside them. They need not exist.
     pub fn reachable_user_files(&self) -> Vec<PathBuf> {
         let mut roots = self.roots();
         roots.extend(self.linux_roots());
+        roots.extend(self.resolve_all(&self.config.mcp.exec.extra_write));
         let roots: Vec<PathBuf> = roots.iter().map(|root| canonical_place(root)).collect();
         let record = self.trust.store().ok().map(TrustStore::path);
         let upstreams = self.config.mcp.upstream.iter();

@@ -5,7 +5,6 @@
 
 use crate::declarations::TABLES;
 use crate::value::{Value, ValueKind};
-use crate::widening::Widening;
 
 /// One setting: everything that its declaration says.
 #[derive(Debug)]
@@ -22,8 +21,8 @@ pub(crate) struct SettingDef {
     pub(crate) former_path: Option<&'static str>,
     /// Whether its value is masked wherever it is shown.
     pub(crate) secret: bool,
-    /// Which values from a workspace's file need the user's trust.
-    pub(crate) widening: Widening,
+    /// Whether a workspace's file sets it only with the user's trust. Fields of a list of tables are as the list.
+    pub(crate) is_security: bool,
 }
 
 /// A table with its settings.
@@ -68,6 +67,12 @@ impl SettingDef {
         }
         let name = self.path.to_uppercase().replace('.', "__");
         Some(format!("LLMC_{}", name.replace('*', "<ID>")))
+    }
+
+    /// Whether a workspace's file sets it, or the list of tables that it is a field of, only with the user's trust.
+    pub(crate) fn needs_trust(&self) -> bool {
+        let list = self.path.split_once("[].").and_then(|(list, _)| find(list));
+        list.unwrap_or(self).is_security
     }
 
     /// Its name inside its table.

@@ -47,7 +47,7 @@ pub fn reference_markdown() -> String {
                 format!("`{}`", key.name()),
                 key.kind.describe(),
                 default(key),
-                key.widening.describe(),
+                if key.needs_trust() { "yes" } else { "–" }.to_owned(),
                 environment(key),
                 meaning(key),
             ];
@@ -69,11 +69,11 @@ file, the file over your own file for all workspaces (`$XDG_CONFIG_HOME/llmc/con
 config show` prints every value with its source, `llmc config check` validates. Both files must be regular files of at
 most 1 MiB.
 
-A file in the workspace comes with the repository. The column *needs trust* says which of its values are less strict than
-the layers below and therefore ignored until you accept them with `llmc trust`, which records a hash of these keys and
-values outside the workspace. `LLMC_TRUST=<hash>` does the same in CI and containers; a file outside the workspace that
-you name by `--config` or `LLMC_CONFIG` needs no trust. A file that every user may write, or that belongs to another user or
-lies in another user's folder, cannot be trusted.
+A file in the workspace comes with the repository. Its security keys (*yes* in the column *needs trust*) count only if you
+have trusted the file as it is, with `llmc trust`; until then the next lower layer holds for them. All other keys always
+count. `LLMC_TRUST=<SHA-256 of the file>` does the same in CI and containers; a file outside the workspace that you name by
+`--config` or `LLMC_CONFIG` needs no trust. A file that every user may write, or that belongs to another user or lies in
+another user's folder, is not trusted.
 
 An unknown key in `[mcp]` or `[rlm]`, a value of the wrong type or out of range, and keys that contradict each other
 are start errors with file, line and key. Tables of other programs in the same file are ignored.

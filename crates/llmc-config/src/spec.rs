@@ -21,7 +21,6 @@ use crate::declarations::AgentBudget;
 use crate::merge::{MergedSettings, SettingMap};
 use crate::registry::{DefaultValue, SettingDef};
 use crate::value::{MAX_INT, TextShape, Value, ValueKind};
-use crate::widening::Widening;
 
 /// Declares tables of settings: each `struct` becomes a configuration struct and a row of
 /// [`TABLES`](crate::declarations::TABLES), in reading order.
@@ -87,7 +86,7 @@ pub(crate) struct SettingSpec<T> {
     short_env: Option<&'static str>,
     former_path: Option<&'static str>,
     secret: bool,
-    widening: Widening,
+    is_security: bool,
 }
 
 /// Where a struct reads its fields: the map that holds its table's values, beside everything else.
@@ -173,7 +172,7 @@ pub(crate) fn unset<T>(example: SettingSpec<T>) -> SettingSpec<Option<T>> {
         short_env: example.short_env,
         former_path: example.former_path,
         secret: example.secret,
-        widening: example.widening,
+        is_security: example.is_security,
     }
 }
 
@@ -196,7 +195,7 @@ impl<T> SettingSpec<T> {
             short_env: None,
             former_path: None,
             secret: false,
-            widening: Widening::Never,
+            is_security: false,
         }
     }
 
@@ -227,9 +226,9 @@ impl<T> SettingSpec<T> {
         self
     }
 
-    /// Which values from a workspace's file need the user's trust.
-    pub(crate) fn widens(mut self, widening: Widening) -> Self {
-        self.widening = widening;
+    /// It decides over rights, addresses or costs: a workspace's file sets it only with the user's trust.
+    pub(crate) fn security(mut self) -> Self {
+        self.is_security = true;
         self
     }
 
@@ -242,7 +241,7 @@ impl<T> SettingSpec<T> {
             short_env: self.short_env,
             former_path: self.former_path,
             secret: self.secret,
-            widening: self.widening,
+            is_security: self.is_security,
         }
     }
 }

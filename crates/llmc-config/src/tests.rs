@@ -101,7 +101,7 @@ fn loaded(toml: &str, env: &[(&str, &str)], cli: &[&str]) -> LoadedConfig {
     load_trusted(&Workspace::new(toml).inputs(env, cli)).unwrap()
 }
 
-/// Loads with the file's values accepted, as `LLMC_TRUST` does it.
+/// Loads with the file trusted, as `LLMC_TRUST` does it.
 fn load_trusted(inputs: &ConfigInputs) -> Result<LoadedConfig, ConfigError> {
     let trust = LayerStack::read(inputs)?.trust;
     let mut inputs = inputs.clone();

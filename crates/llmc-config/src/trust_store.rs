@@ -1,7 +1,8 @@
 //! What the user has trusted and what the server has made for the user, recorded outside every workspace.
 //!
 //! One small TOML file, `$XDG_STATE_HOME/llmc/trust.toml`, open to its owner alone and replaced as a whole. A record that
-//! another user can write, or that lies in the workspace it speaks about, proves nothing and is not used.
+//! another user can write, or that lies in the workspace it speaks about, proves nothing and is not used. Commands of agents
+//! see neither the file nor its folder.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -11,8 +12,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
-use toml_edit::{DocumentMut, Item, Table};
+use toml_edit::{DocumentMut, Item, Table, TableLike};
 
+use crate::allowances::Allowances;
 use crate::layers::STATE_HOME_ENV;
 use crate::load::ConfigInputs;
 use crate::paths::canonical_place;
@@ -22,21 +24,26 @@ const MAX_STORE_BYTES: u64 = 1 << 20;
 /// How long a change waits for another process that changes the record.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 const LOCK_RETRY: Duration = Duration::from_millis(20);
-const HEADER: &str =
-    "# Written by `llmc trust` and by servers; `llmc trust --revoke` removes a configuration.\n";
+const HEADER: &str = "# Written by `llmc trust`, `llmc allow` and by servers; `llmc trust --revoke` and `llmc allow --remove` take back.\n";
 
-/// Hashes of trusted values, by configuration file.
+/// Hashes of trusted configuration files.
 const CONFIGURATIONS: &str = "configurations";
 /// Digests of generated tokens, by token file.
 const TOKENS: &str = "tokens";
 /// Git directories outside a workspace that its commands may use, by workspace.
 const GIT_DIRS: &str = "git_directories";
+/// What the user allows commands, by workspace.
+const ALLOWED: &str = "allowed";
 
 /// The user's record of trust.
 #[derive(Debug, Clone)]
 pub struct TrustStore {
     path: PathBuf,
 }
+
+/// Which file the record is, and when it was changed: another one after every change. Nothing without a record.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StoreStamp(Option<(u64, u64, i64, i64, u64)>);
 
 impl TrustStore {
     /// Where the record is, or why there can be none for this workspace.
@@ -63,7 +70,7 @@ impl TrustStore {
         self.entry(CONFIGURATIONS, file)
     }
 
-    /// Records the hash of a configuration file's values.
+    /// Records the hash of a configuration file.
     ///
     /// # Errors
     /// The record cannot be read or written.
@@ -126,6 +133,49 @@ impl TrustStore {
     pub fn record_git_dirs(&self, root: &Path, dirs: &[PathBuf]) -> io::Result<()> {
         let names: toml_edit::Array = dirs.iter().filter_map(|dir| dir.to_str()).collect();
         self.change(|document| put(document, GIT_DIRS, root, names))
+    }
+
+    /// What the user allows the commands of a workspace.
+    ///
+    /// # Errors
+    /// The record cannot be read or is not the user's alone.
+    pub fn allowances(&self, root: &Path) -> io::Result<Allowances> {
+        let document = self.read()?;
+        let table = document.get(ALLOWED);
+        Ok(Allowances::read(
+            table.and_then(|table| table.get(name_of(root))),
+        ))
+    }
+
+    /// Changes what the user allows the commands of a workspace.
+    ///
+    /// # Errors
+    /// The record cannot be read or written.
+    pub fn change_allowances(
+        &self,
+        root: &Path,
+        change: impl FnOnce(&mut Allowances),
+    ) -> io::Result<()> {
+        self.change(|document| {
+            let all = table_in(document, ALLOWED);
+            let mut allowances = Allowances::read(all.get(&name_of(root)));
+            change(&mut allowances);
+            match allowances.to_table() {
+                none if none.is_empty() => drop(all.remove(&name_of(root))),
+                some => drop(all.insert(&name_of(root), Item::Table(some))),
+            }
+        })
+    }
+
+    /// What a later look is compared with, to see whether the record has changed.
+    pub fn stamp(&self) -> StoreStamp {
+        let status = self.path.symlink_metadata().ok();
+        StoreStamp(status.map(|status| {
+            let nanos = |seconds: i64, nanos: i64| seconds.saturating_mul(1_000_000_000) + nanos;
+            let changed = nanos(status.ctime(), status.ctime_nsec());
+            let modified = nanos(status.mtime(), status.mtime_nsec());
+            (status.dev(), status.ino(), changed, modified, status.len())
+        }))
     }
 
     /// Whether something can be recorded at all.
@@ -218,11 +268,16 @@ fn without_header(text: &[u8]) -> &[u8] {
 }
 
 fn put(document: &mut DocumentMut, table: &str, file: &Path, value: impl Into<toml_edit::Value>) {
-    let entry = &mut document[table];
-    if !entry.is_table() {
+    table_in(document, table).insert(&name_of(file), Item::Value(value.into()));
+}
+
+/// A table of the record, which replaces what else has its name.
+fn table_in<'a>(document: &'a mut DocumentMut, name: &str) -> &'a mut dyn TableLike {
+    let entry = &mut document[name];
+    if !entry.is_table_like() {
         *entry = Item::Table(Table::new());
     }
-    entry[name_of(file).as_str()] = Item::Value(value.into());
+    entry.as_table_like_mut().expect("made a table above")
 }
 
 /// A path as a key; one that is not UTF-8 by its bytes, so that no two paths share a key.

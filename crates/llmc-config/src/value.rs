@@ -261,18 +261,10 @@ impl Value {
     /// The value in TOML syntax, credentials in URLs masked.
     pub(crate) fn to_toml(&self) -> String {
         match self {
-            Self::Text(value) => Self::Text(mask_credentials(value)).exact_toml(),
-            other => other.exact_toml(),
-        }
-    }
-
-    /// The value in TOML syntax, secrets and all: for comparing, never for showing.
-    pub(crate) fn exact_toml(&self) -> String {
-        match self {
             Self::Bool(value) => Toml::from(*value),
             Self::Int(value) => Toml::from(i64::try_from(*value).unwrap_or(i64::MAX)),
             Self::Float(value) => Toml::from(*value),
-            Self::Text(value) => Toml::from(value.as_str()),
+            Self::Text(value) => Toml::from(mask_credentials(value)),
             Self::List(values) => Toml::Array(values.iter().map(String::as_str).collect()),
             Self::Empty(toml) => return (*toml).to_owned(),
         }

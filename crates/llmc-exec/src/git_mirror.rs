@@ -60,8 +60,7 @@ const DIRECT_DIRS: [&str; 7] = ["objects", "refs", "logs", "lfs", "annex", "rr-c
 #[derive(Debug)]
 pub(super) struct Mirrors {
     state_dir: Option<PathBuf>,
-    /// Directories below which paths in a repository's settings may lead.
-    allowed: Arc<Vec<PathBuf>>,
+    allowed: AllowedDirs,
     own: Mutex<Option<LockedDir>>,
     known: Mutex<BTreeMap<PathBuf, Arc<Mirror>>>,
     events: Mutex<Events>,
@@ -76,6 +75,16 @@ struct LockedDir {
     _lock: OwnedFd,
 }
 
+/// Directories below which paths in a repository's settings may lead; what the user allows changes them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct AllowedDirs(Arc<Mutex<Arc<Vec<PathBuf>>>>);
+
+impl AllowedDirs {
+    fn get(&self) -> Arc<Vec<PathBuf>> {
+        lock(&self.0).clone()
+    }
+}
+
 /// One git directory and the copy of it.
 #[derive(Debug)]
 pub(super) struct Mirror {
@@ -83,22 +92,27 @@ pub(super) struct Mirror {
     dir: PathBuf,
     host: Side,
     copy: Side,
-    allowed: Arc<Vec<PathBuf>>,
+    allowed: AllowedDirs,
     state: Mutex<State>,
     /// Directories that commands use as they are.
     direct: Mutex<BTreeSet<DirId>>,
 }
 
 impl Mirrors {
-    pub(super) fn new(state_dir: Option<PathBuf>, allowed: Vec<PathBuf>) -> Mirrors {
+    pub(super) fn new(state_dir: Option<PathBuf>) -> Mirrors {
         Mirrors {
             state_dir,
-            allowed: Arc::new(allowed),
+            allowed: AllowedDirs::default(),
             own: Mutex::default(),
             known: Mutex::default(),
             events: Mutex::new(Events::new()),
             recovered: Mutex::default(),
         }
+    }
+
+    /// Sets the directories below which paths in a repository's settings may lead.
+    pub(super) fn allow(&self, dirs: Vec<PathBuf>) {
+        *lock(&self.allowed.0) = Arc::new(dirs);
     }
 
     /// A git directory for a run: both sides are the same, and the mounts say how it is shown. `inner` lie in it and have
@@ -196,7 +210,7 @@ impl Mirrors {
 }
 
 impl Mirror {
-    fn new(git_dir: &Path, dir: PathBuf, allowed: Arc<Vec<PathBuf>>) -> io::Result<Mirror> {
+    fn new(git_dir: &Path, dir: PathBuf, allowed: AllowedDirs) -> io::Result<Mirror> {
         for dir in [dir.clone(), dir.join(TOP_DIR), dir.join(INFO_DIR)] {
             DirBuilder::new().mode(0o700).create(dir)?;
         }
@@ -209,7 +223,7 @@ impl Mirror {
     }
 
     /// Opens both sides; `objects/info` is made if it is not there.
-    fn open(git_dir: &Path, dir: PathBuf, allowed: Arc<Vec<PathBuf>>) -> io::Result<Mirror> {
+    fn open(git_dir: &Path, dir: PathBuf, allowed: AllowedDirs) -> io::Result<Mirror> {
         let top = open_dir(git_dir, OFlags::RDONLY)?;
         let objects = side::open_dir_at(&top, "objects".as_ref())?;
         match rfs::mkdirat(&objects, "info", Mode::from_raw_mode(0o777)) {

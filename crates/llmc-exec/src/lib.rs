@@ -98,7 +98,7 @@ pub use pids::{NotKilled, SignalTarget, find_signal_target, signal_number};
 pub use plain::{Sink, run_plain};
 pub use plan::LayerStore;
 pub use policy::GitCommand;
-pub use privacy::hide_process;
+pub use privacy::{hide_process, is_confined};
 pub use probe::{Probe, ProbeResult, run_probes};
 pub use process::{
     Io, OutputReader, OutputSink, OutputSlice, Process, ProcessEnd, ProcessOptions, SentInput,
@@ -106,7 +106,7 @@ pub use process::{
 pub use programs::{Program, Unresolved};
 pub use protect::GitAccess;
 pub use quarantine::{Quarantined, RejectedItem, quarantine_notes};
-pub use runner::{ExecRequest, PrivateLayer, RunOwner, Runner, SessionPlace};
+pub use runner::{ExecRequest, PrivateLayer, RunAllowances, RunOwner, Runner, SessionPlace};
 pub use search_path::{SYSTEM_SEARCH_PATH, tool_search_path};
 pub use sessions::Sessions;
 pub use settings::{CacheMode, Children, Confinement, Limits, Profile, Settings};

@@ -179,6 +179,7 @@ impl Runner {
             program,
             mut tree,
             tmp,
+            guard,
             watch,
         } = self.launch_with(spec, input)?;
         let started = tree.running().map_err(wrong).and_then(|started| {
@@ -189,7 +190,7 @@ impl Runner {
             Ok(started) => started,
             Err(error) => {
                 drop(tree);
-                self.guard().after(watch);
+                guard.after(watch);
                 return Err(error);
             }
         };
@@ -204,7 +205,7 @@ impl Runner {
             }),
             changed: Condvar::new(),
         });
-        tree.wake_on(self.guard().changes());
+        tree.wake_on(guard.changes());
         let leash = tree.leash().map_err(wrong)?;
         let input = Mutex::new(tree.take_input());
         let follower = Follower {
@@ -213,7 +214,7 @@ impl Runner {
             tree,
             tmp,
             watch,
-            guard: self.guard(),
+            guard,
             shared: shared.clone(),
             sink,
             notes: Vec::new(),

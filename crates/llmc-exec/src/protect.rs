@@ -144,8 +144,18 @@ impl Undone {
 
 impl Guard {
     pub(super) fn new(settings: &Settings) -> Guard {
+        Guard::of(settings, Arc::new(Mirrors::new(settings.state_dir.clone())))
+    }
+
+    /// Another guard, for runs that start with other settings. Both have the same copies of git directories.
+    pub(super) fn with_settings(&self, settings: &Settings) -> Guard {
+        Guard::of(settings, self.mirrors.clone())
+    }
+
+    fn of(settings: &Settings, mirrors: Arc<Mirrors>) -> Guard {
         let mut roots = settings.write_roots.clone();
-        roots.extend(settings.extra_write.iter().cloned());
+        let extra = settings.extra_write.iter().filter(|path| path.is_dir());
+        roots.extend(extra.cloned());
         for home in &settings.homes {
             let inside = settings
                 .write_roots
@@ -171,13 +181,14 @@ impl Guard {
             true => dir.parent().unwrap_or(dir).to_owned(),
             false => dir.clone(),
         }));
+        mirrors.allow(allowed.clone());
         Guard {
             files: settings.protected.iter().map(canonical).collect(),
             state_dir: settings.state_dir.as_ref().map(canonical),
             finder: Mutex::new(ProtectedDirFinder::new(roots.clone())),
             read_finder: Mutex::new(ProtectedDirFinder::new(settings.read_roots.clone())),
             store: Store::new(settings.state_dir.clone()),
-            mirrors: Arc::new(Mirrors::new(settings.state_dir.clone(), allowed.clone())),
+            mirrors,
             followed,
             allowed,
             roots,
@@ -185,9 +196,11 @@ impl Guard {
         }
     }
 
-    /// Every place that runs may write.
-    pub(super) fn writable(&self) -> &[OsString] {
-        &self.places.write
+    /// Every folder that runs may write.
+    pub(super) fn writable_dirs(&self) -> Vec<OsString> {
+        let mut dirs = self.places.write.clone();
+        dirs.retain(|place| Path::new(place).is_dir());
+        dirs
     }
 
     /// Records what is there, and returns how the run is to see it.
@@ -202,8 +215,11 @@ impl Guard {
 
     /// How a run sees what is there that changes nothing of it, so that nothing has to be looked at afterwards.
     pub(super) fn before_view(&self, level: &ConfinementLevel) -> Watch {
+        let mut places = self.watch(level, GitView::Discarded).places;
+        // There are no layers over single files, which are read-only then.
+        places.write = self.writable_dirs();
         Watch {
-            places: self.watch(level, GitView::Discarded).places,
+            places,
             ..Watch::default()
         }
     }

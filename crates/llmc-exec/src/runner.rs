@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 use llmc_host::{CancelToken, OpenDir, lock};
 use rustix::fs::{Mode, OFlags};
 
+use self::in_force::InForce;
+pub use self::in_force::RunAllowances;
 pub use self::slots::SessionPlace;
 pub(super) use self::slots::Slot;
 use self::slots::SlotRequest;
 use super::broker::Broker;
 use super::cgroup::Cgroups;
-use super::environment::base_environment;
 use super::error::{Error, Result};
 use super::follow::{CANCEL_CHECK_INTERVAL, RunReport, Stream, Terms, broken, failed, follow};
 use super::home::{layered_folders, shared_folders};
@@ -34,6 +35,7 @@ use super::settings::{Children, Confinement, Profile, Settings};
 use super::tmp::OwnTmp;
 use super::tree::{Event, Tree};
 
+mod in_force;
 mod layered;
 mod prepare;
 mod slots;
@@ -111,8 +113,7 @@ pub struct Runner {
     level: ConfinementLevel,
     programs: Programs,
     policy: Policy,
-    guard: Arc<Guard>,
-    env: Vec<(OsString, OsString)>,
+    in_force: Mutex<Arc<InForce>>,
     layers: Vec<PrivateLayer>,
     /// The `python3` that `python` stands for, where there is no program of that name.
     python: Option<PathBuf>,
@@ -161,18 +162,15 @@ impl Runner {
             let found = programs.found.iter().map(|program| program.path.clone());
             settings.sees = Some(settings.readable_places().chain(found).collect());
         }
-        let env = base_environment(&settings);
-        let guard = Arc::new(Guard::new(&settings));
         let layers = layered_folders(&settings);
         let python = python_in_place(&settings);
         let mut runner = Runner {
+            in_force: Mutex::new(Arc::new(InForce::of_settings(&settings))),
             settings,
             features: Features::default(),
             level: ConfinementLevel::OFF,
             programs,
             policy,
-            guard,
-            env,
             layers: layers
                 .into_iter()
                 .map(|path| PrivateLayer { path, store: None })
@@ -206,7 +204,7 @@ impl Runner {
     /// Reads the folders of the workspace, which are watched from then on, so that the first run does not wait for that.
     pub fn read_folders(&self) {
         if self.level.protected != Protection::None {
-            self.guard.read_folders();
+            self.in_force().guard.read_folders();
         }
     }
 
@@ -283,7 +281,7 @@ impl Runner {
     /// # Errors
     /// [`Error::CommandDenied`] with the reason.
     pub fn find(&self, name: &str) -> Result<Program> {
-        let list = Programs::look_up(&[name.to_owned()], &self.settings);
+        let list = Programs::look_up(&[name.to_owned()], &self.in_force().settings);
         list.get(name).cloned()
     }
 
@@ -319,8 +317,9 @@ impl Runner {
         stop: &CancelToken,
     ) -> Result<RunReport> {
         let launched = self.launch_with(spec, Input::Nothing)?;
+        let guard = launched.guard.clone();
         self.finish(launched, spec, |tree, terms, watch| {
-            let mut sweep = || self.guard.while_running(watch);
+            let mut sweep = || guard.while_running(watch);
             follow(tree, terms, on_output, &|| stop.check(), &mut sweep)
         })
     }
@@ -336,6 +335,7 @@ impl Runner {
             program,
             mut tree,
             tmp,
+            guard,
             mut watch,
         } = launched;
         let mut terms = Terms {
@@ -344,12 +344,12 @@ impl Runner {
             max_output: spec.max_output,
             check_interval: CANCEL_CHECK_INTERVAL,
         };
-        tree.wake_on(self.guard.changes());
+        tree.wake_on(guard.changes());
         let ended = work(&mut tree, &mut terms, &mut watch);
         // Reaps the helper: no process of the run is left that could race with the check of protected names.
         drop(tree);
         drop(tmp);
-        let undone = self.guard.after(watch);
+        let undone = guard.after(watch);
         let mut report = ended?;
         report.status = undone.status(report.status);
         report.quarantined = undone.quarantined;
@@ -363,8 +363,8 @@ impl Runner {
             Profile::Restricted => GitAccess::ReadOnly,
             Profile::Unrestricted => spec.git,
         };
-        self.launch(spec, input, RunPlace::Own, || {
-            self.guard.before(&self.level, git)
+        self.launch(spec, input, RunPlace::Own, |guard| {
+            guard.before(&self.level, git)
         })
     }
 
@@ -377,8 +377,8 @@ impl Runner {
     ) -> Result<Launched> {
         match place {
             None => self.launch_with(spec, input),
-            Some(place) => self.launch(spec, input, RunPlace::InSession(place), || {
-                self.guard.before(&self.level, GitAccess::ReadOnly)
+            Some(place) => self.launch(spec, input, RunPlace::InSession(place), |guard| {
+                guard.before(&self.level, GitAccess::ReadOnly)
             }),
         }
     }
@@ -389,7 +389,7 @@ impl Runner {
         spec: &ExecRequest<'_>,
         input: Input,
         place: RunPlace,
-        watch: impl FnOnce() -> Watch,
+        watch: impl FnOnce(&Guard) -> Watch,
     ) -> Result<Launched> {
         let Vetted { program, argv, env } = self.vetted(spec)?;
         let in_session = self.has_sessions() && !spec.owner.session.is_empty();
@@ -404,7 +404,8 @@ impl Runner {
             None if in_session => SlotRequest::in_session(self, spec.owner),
             None => SlotRequest::new(self, spec.owner.principal),
         };
-        let watch = watch();
+        let in_force = self.in_force();
+        let watch = watch(&in_force.guard);
         let argv = argv.into_iter().map(OsString::from);
         let (file, argv) = match self.settings.children {
             Children::Allowed => (program.path.clone(), argv.collect()),
@@ -420,7 +421,7 @@ impl Runner {
         let mut target = Target {
             program: file.into(),
             argv,
-            env: self.environment(spec, &env)?,
+            env: self.environment(&in_force, spec, &env)?,
             input,
         };
         let mut places = watch.places();
@@ -440,7 +441,7 @@ impl Runner {
         let mut plan = Plan {
             is_member: in_session && layered.is_none(),
             layered,
-            ..self.plan(places, spec, target)
+            ..self.plan(&in_force, places, spec, target)
         };
         if shares_tmp {
             plan.view.tmp = Some(SessionTmp::OfSession);
@@ -455,13 +456,14 @@ impl Runner {
                 .map_err(|error| broken("starting the helper", error))?
                 .map_err(|failure| failed(&failure, &program.name))?;
             if let Some(descriptor) = descriptor {
-                self.guard.supervise_renames(descriptor);
+                in_force.guard.supervise_renames(descriptor);
             }
         }
         Ok(Launched {
             program,
             tree,
             tmp,
+            guard: in_force.guard.clone(),
             watch,
         })
     }
@@ -514,13 +516,14 @@ impl Runner {
             rustix::fs::open("/", flags, Mode::empty()).map_err(|errno| wrong(errno.into()))?;
         let (kinds, sockets) = self.sockets();
         let level = ConfinementLevel::new(self.features, None, self.settings.network);
-        let watch = self.guard.before(&level, GitAccess::ReadWrite);
+        let in_force = self.in_force();
+        let watch = in_force.guard.before(&level, GitAccess::ReadWrite);
         let plan = Plan {
             features: self.features,
             places: watch.places(),
             sockets: kinds,
             limits: self.settings.limits,
-            view: self.view(RunOwner::default(), sockets),
+            view: self.view(&in_force.settings, RunOwner::default(), sockets),
             is_member: false,
             layered: None,
             cpu_seconds: 10,
@@ -615,11 +618,6 @@ impl Runner {
         }
         Ok(Vetted { program, argv, env })
     }
-
-    /// The guard, for runs that outlive the call that started them.
-    pub(super) fn guard(&self) -> Arc<Guard> {
-        self.guard.clone()
-    }
 }
 
 /// A request that policy allows.
@@ -645,6 +643,8 @@ pub(super) struct Launched {
     pub(super) program: Program,
     pub(super) tree: Tree,
     pub(super) tmp: Option<OwnTmp>,
+    /// What looked at the places before the run looks at them afterwards.
+    pub(super) guard: Arc<Guard>,
     pub(super) watch: Watch,
 }
 

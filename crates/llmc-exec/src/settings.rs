@@ -121,8 +121,12 @@ pub struct Settings {
     pub read_roots: Vec<PathBuf>,
     /// Directories below the write roots whose protected names are looked after wherever they are: the workspace.
     pub homes: Vec<PathBuf>,
-    /// Further writable places (`mcp.exec.extra_write`). Repositories in them are protected as in the write roots.
+    /// Further writable folders and files (`mcp.exec.extra_write`). Repositories in them are protected as in the write roots.
     pub extra_write: Vec<PathBuf>,
+    /// Places that commands see although they are hidden or covered (`mcp.exec.extra_read`). They need not exist.
+    pub extra_read: Vec<PathBuf>,
+    /// Sockets of the host that commands see (`mcp.exec.sockets`). They need not exist.
+    pub sockets: Vec<PathBuf>,
     /// The user's cache folders where commands share them, found at start; what they hold is not protected.
     pub shared_caches: Vec<PathBuf>,
     /// Git directories outside the write roots that commands may use: those that the user's own files name.
@@ -162,7 +166,8 @@ impl Settings {
     /// What commands of the restricted profile may read: the roots, and the system's programs and libraries.
     pub(super) fn readable_places(&self) -> impl Iterator<Item = PathBuf> {
         let system = SYSTEM.iter().chain(&SYSTEM_STORES).map(PathBuf::from);
-        let roots = self.writable().chain(&self.read_roots).cloned();
+        let read = self.read_roots.iter().chain(&self.extra_read);
+        let roots = self.writable().chain(read).cloned();
         roots.chain(system)
     }
 
@@ -201,6 +206,8 @@ impl Default for Settings {
             read_roots: Vec::new(),
             homes: Vec::new(),
             extra_write: Vec::new(),
+            extra_read: Vec::new(),
+            sockets: Vec::new(),
             shared_caches: Vec::new(),
             git_dirs: Vec::new(),
             protected: Vec::new(),

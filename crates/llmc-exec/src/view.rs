@@ -32,8 +32,18 @@ const MAX_HOST_SOCKETS: usize = 512;
 /// Folders of which a run has its own, so that nothing in them needs to be covered.
 const PRIVATE_DIRS: [&str; 4] = ["/tmp", "/run", "/dev", "/proc"];
 
-/// The hidden places that exist right now, also where a variable of the server's says that they are.
+/// Places that are shown although they are hidden or covered, as far as they exist right now.
+pub(super) fn shown_places(settings: &Settings) -> Vec<PathBuf> {
+    let named = settings.extra_read.iter().chain(&settings.sockets);
+    named
+        .filter_map(|path| std::fs::canonicalize(path).ok())
+        .collect()
+}
+
+/// The hidden places that exist right now, also where a variable of the server's says that they are. One that is named
+/// as readable or writable is not hidden; what is named inside of one does not concern the rest of it.
 pub(super) fn hidden_places(settings: &Settings) -> Vec<HiddenPlace> {
+    let shown = shown_places(settings);
     let mut places: Vec<HiddenPlace> = Vec::new();
     for place in &settings.hidden {
         let found = match (place.strip_prefix("~/"), &settings.home) {
@@ -54,7 +64,9 @@ pub(super) fn hidden_places(settings: &Settings) -> Vec<HiddenPlace> {
             _ => Vec::new(),
         };
         for place in found {
-            if !places.iter().any(|known| known.path == place.path) {
+            let mut named = shown.iter().chain(&settings.extra_write);
+            let is_shown = named.any(|path| *path == place.path);
+            if !is_shown && !places.iter().any(|known| known.path == place.path) {
                 places.push(place);
             }
         }

@@ -156,7 +156,7 @@ impl TestWorkspace {
         command
     }
 
-    /// Records trust in the workspace's file as it is now; one that is broken has nothing to trust.
+    /// Records trust in the workspace's file as it is now; one that is broken cannot be trusted.
     fn accept_configuration(&self) {
         let home = self.base().join("home").display().to_string();
         let mut env: BTreeMap<String, String> = self.env.iter().cloned().collect();

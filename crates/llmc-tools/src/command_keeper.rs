@@ -1,14 +1,17 @@
-//! What runs commands: settings read from the configuration, and a runner that is opened when first needed.
+//! What runs commands: settings read from the configuration, a runner that is opened when first needed, and what the user
+//! allows it while the server runs.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
-use llmc_config::{CachePolicy, ExecProfile, UpstreamLaunch};
+use llmc_config::{Allowance, CachePolicy, ExecProfile, StoreStamp, TrustStore, UpstreamLaunch};
 use llmc_exec::{
-    CacheMode, Confinement, HIDDEN_PLACES, Profile, Runner, SYSTEM_SEARCH_PATH, Settings,
-    followed_git_dirs, is_followed, tool_search_path, user_home,
+    CacheMode, Confinement, HIDDEN_PLACES, Profile, RunAllowances, Runner, SYSTEM_SEARCH_PATH,
+    Settings, followed_git_dirs, is_followed, tool_search_path, user_home,
 };
+
+use llmc_host::lock;
 
 use crate::app::App;
 use crate::cx::Caller;
@@ -22,6 +25,8 @@ const LOOKED_AT_FILE: &str = "git-directories-looked-at";
 #[derive(Debug, Default)]
 pub(crate) struct CommandKeeper {
     runner: OnceLock<Result<Runner>>,
+    /// The record of what the user allows, as it was when it was last read.
+    record: Mutex<Option<StoreStamp>>,
     /// What `health` says about it.
     pub(crate) confinement: OnceLock<String>,
 }
@@ -43,7 +48,65 @@ impl App {
             first(&mut runner);
             Ok(runner)
         });
-        opened.as_ref().map_err(Clone::clone)
+        let runner = opened.as_ref().map_err(Clone::clone)?;
+        self.read_allowances(runner);
+        Ok(runner)
+    }
+
+    /// Reads what the user allows (`llmc allow`) if that has changed: one status call if not.
+    fn read_allowances(&self, runner: &Runner) {
+        let Some(store) = self.allowance_store() else {
+            return;
+        };
+        let mut record = lock(&self.command_keeper().record);
+        // Before the record is read: a change meanwhile is seen by the next call.
+        let stamp = store.stamp();
+        if *record != Some(stamp) {
+            *record = Some(stamp);
+            runner.set_allowances(self.run_allowances(store));
+        }
+    }
+
+    /// The user's record, if only the user can write it: one that commands could write allows nothing.
+    fn allowance_store(&self) -> Option<&TrustStore> {
+        let store = self.loaded().trust.store().ok()?;
+        let reachable = self.loaded().reachable_user_files();
+        (!reachable.iter().any(|file| file == store.path())).then_some(store)
+    }
+
+    /// Where the user allows commands to write.
+    pub(crate) fn allowed_writes(&self) -> Vec<PathBuf> {
+        match self.allowance_store() {
+            Some(store) => self.run_allowances(store).write,
+            None => Vec::new(),
+        }
+    }
+
+    fn run_allowances(&self, store: &TrustStore) -> RunAllowances {
+        let loaded = self.loaded();
+        let mut allowed = RunAllowances {
+            git_dirs: self.followed_git_dirs(&self.command_roots().0),
+            ..RunAllowances::default()
+        };
+        let recorded = match store.allowances(&loaded.root) {
+            Ok(recorded) => recorded.0,
+            Err(error) => {
+                tracing::warn!(%error, "what the user allows commands cannot be read, so they are allowed nothing more");
+                Vec::new()
+            }
+        };
+        for one in recorded {
+            match one {
+                Allowance::Write(path) => allowed.write.push(path),
+                Allowance::Read(path) => allowed.read.push(path),
+                Allowance::Socket(path) => allowed.sockets.push(path),
+                Allowance::Env(name) => allowed.env.push(name),
+                Allowance::GitDir(dir) => allowed.git_dirs.push(dir),
+                // There are no lists of hosts yet that a network could be held to.
+                Allowance::Host(_) => {}
+            }
+        }
+        allowed
     }
 
     /// `/tmp` of a caller's commands, once one has run.
@@ -61,17 +124,14 @@ impl App {
     }
 
     /// Where this server's own secrets are, which commands do not see whatever the operator's list says: its key, the
-    /// user's configuration with its backups (variables of upstreams), and the tokens for upstreams.
+    /// user's configuration with its backups (variables of upstreams), the record of trust, and the tokens for upstreams.
     fn own_secrets(&self) -> Vec<String> {
         let (loaded, mcp) = (self.loaded(), &self.config().mcp);
         let mut secrets: Vec<PathBuf> = Vec::new();
         secrets.extend(mcp.server.tls_key.iter().map(|key| loaded.resolve(key)));
-        secrets.extend(
-            loaded
-                .user_file()
-                .and_then(Path::parent)
-                .map(Path::to_owned),
-        );
+        let records = loaded.trust.store().ok().map(TrustStore::path);
+        let own_files = loaded.user_file().into_iter().chain(records);
+        secrets.extend(own_files.filter_map(Path::parent).map(Path::to_owned));
         let named = loaded.file.as_deref().map(|file| loaded.root.join(file));
         secrets.extend(named.filter(|file| !file.starts_with(&loaded.root)));
         let tokens = mcp
@@ -114,15 +174,19 @@ impl App {
         dirs
     }
 
+    /// The roots that commands may write, and those that they may only read.
+    fn command_roots(&self) -> (Vec<PathBuf>, Vec<PathBuf>) {
+        let roots = self.loaded().roots();
+        match self.config().mcp.tools.read_only {
+            true => (Vec::new(), roots),
+            false => (roots, Vec::new()),
+        }
+    }
+
     /// What the configuration says about commands.
     pub fn command_settings(&self) -> Settings {
         let (loaded, mcp) = (self.loaded(), &self.config().mcp);
-        let roots = loaded.roots();
-        let (write_roots, read_roots) = if mcp.tools.read_only {
-            (Vec::new(), roots)
-        } else {
-            (roots, Vec::new())
-        };
+        let (write_roots, read_roots) = self.command_roots();
         let profile = match mcp.exec.profile {
             ExecProfile::Unrestricted => Profile::Unrestricted,
             ExecProfile::Restricted => Profile::Restricted,
@@ -147,6 +211,10 @@ impl App {
         let git_dirs = match profile {
             Profile::Unrestricted => self.followed_git_dirs(&write_roots),
             Profile::Restricted => Vec::new(),
+        };
+        let resolved = |paths: &[String]| {
+            let paths = paths.iter();
+            paths.map(|path| loaded.resolve(path)).collect()
         };
         Settings {
             profile,
@@ -177,12 +245,9 @@ impl App {
             write_roots,
             read_roots,
             homes: vec![loaded.root.clone()],
-            extra_write: mcp
-                .exec
-                .extra_write
-                .iter()
-                .map(|path| loaded.resolve(path))
-                .collect(),
+            extra_write: resolved(&mcp.exec.extra_write),
+            extra_read: resolved(&mcp.exec.extra_read),
+            sockets: resolved(&mcp.exec.sockets),
             protected: state::server_files(loaded),
             state_dir: self.stores().map(Path::to_owned),
             network: mcp.exec.network,

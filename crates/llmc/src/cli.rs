@@ -225,15 +225,26 @@ pub(crate) enum Verb {
         after_help = "Examples:\n  llmc config show\n  llmc config check --config other.toml\n  llmc config init --print"
     )]
     Config(ConfigVerb),
-    /// Accept the settings of this workspace's llmc.toml that are less strict than yours
+    /// Accept the security keys of this workspace's llmc.toml
     ///
-    /// The file comes with the repository, so such settings are ignored until you accept them here. Shows each with its
-    /// value and what holds without it, asks, and records a hash of these keys and values outside the workspace. When one
-    /// of them changes, the question comes again. In CI and containers LLMC_TRUST=HASH takes the place of the record.
+    /// The file comes with the repository, so its security keys are ignored until you accept the file here. Shows them with
+    /// their values, asks, and records a hash of the file outside the workspace. When the file changes, the question comes
+    /// again. In CI and containers LLMC_TRUST=HASH takes the place of the record; HASH is what `sha256sum llmc.toml` prints.
     #[command(
-        after_help = "Examples:\n  llmc trust                        show, ask, record\n  llmc trust --show                 what the file asks for, whether it gets that, and the hash\n  llmc trust --revoke"
+        after_help = "Examples:\n  llmc trust                        show, ask, record\n  llmc trust --show                 the security keys, whether they count, and the hash\n  llmc trust --revoke"
     )]
     Trust(TrustArgs),
+    /// Allow commands of this workspace to write, read or reach more
+    ///
+    /// Shows what will be allowed, asks, and records it outside the workspace, where commands cannot write. It is in force
+    /// for commands that start afterwards, also those of servers that run already. Without flags: lists what is allowed.
+    /// The same for all workspaces belongs into your own configuration (mcp.exec.extra_write and the keys beside it).
+    ///
+    /// A git directory is allowed under guard: what could run a program in your own shell is kept out of it.
+    #[command(
+        after_help = "Examples:\n  llmc allow --write ~/shared/reports\n  llmc allow --write ~/work/main/.git    the repository of a linked working tree\n  llmc allow --read ~/.config/gh --env GH_TOKEN\n  llmc allow                            what is allowed here\n  llmc allow --remove --env GH_TOKEN"
+    )]
+    Allow(AllowArgs),
     /// Print where this workspace's state is kept.
     #[command(
         after_help = "Examples:\n  llmc state\n  du -sh \"$(llmc state)\"       how much room it takes"
@@ -304,10 +315,36 @@ pub(crate) enum Verb {
 const INIT_EXAMPLES: &str =
     "Examples:\n  llmc init\n  llmc init --full --print | less\n  llmc init --force";
 
+/// What is allowed, or taken back.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct AllowArgs {
+    /// A folder or file that commands may write; a git directory they may use
+    #[arg(long, value_name = "PATH")]
+    pub(crate) write: Vec<PathBuf>,
+    /// A file or folder that commands may read although it is hidden from them
+    #[arg(long, value_name = "PATH")]
+    pub(crate) read: Vec<PathBuf>,
+    /// A host that commands may reach (recorded; networks are not limited to lists yet)
+    #[arg(long, value_name = "HOST")]
+    pub(crate) host: Vec<String>,
+    /// A socket that commands may connect to
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Vec<PathBuf>,
+    /// A variable that commands inherit from the server
+    #[arg(long, value_name = "NAME")]
+    pub(crate) env: Vec<String>,
+    /// Take back what the other flags name
+    #[arg(long)]
+    pub(crate) remove: bool,
+    /// Allow without asking
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+}
+
 /// Which configuration file is changed, and how.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TrustArgs {
-    /// Show the settings, their hash and whether they are accepted; change nothing
+    /// Show the security keys, the hash and whether the file is trusted; change nothing
     #[arg(long, conflicts_with_all = ["revoke", "yes"])]
     pub(crate) show: bool,
     /// Withdraw what was accepted for this file

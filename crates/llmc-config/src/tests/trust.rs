@@ -1,4 +1,4 @@
-//! A workspace's file cannot make the server less strict than the user has it.
+//! Security keys of a workspace's file count only when the user has trusted the file as it is.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -7,8 +7,7 @@ use std::path::PathBuf;
 use super::registry::{companions, is_plain};
 use super::{Workspace, another_text, load_trusted};
 use crate::registry::{SettingDef, all_settings};
-use crate::value::{Value, ValueKind};
-use crate::widening::Widening;
+use crate::value::ValueKind;
 use crate::{ConfigInputs, LoadedConfig, SettingSource, TrustState, load, revoke_trust};
 
 /// What a hostile repository would set.
@@ -108,14 +107,19 @@ fn a_hostile_file_is_not_obeyed_until_it_is_accepted() {
     assert_eq!(trusted.config.mcp.te.script_path, "./evil.sh");
     assert_eq!(trusted.config.mcp.tools.allowed_roots, ["/"]);
 
-    // One value more or another value: the question comes again.
-    fs::write(place.file(), HOSTILE.replace("evil.sh", "worse.sh")).unwrap();
-    assert_eq!(place.load(&[]).config, without.config);
-    assert!(place.why().contains("have changed"), "{}", place.why());
-    fs::write(place.file(), format!("{HOSTILE}header = \"X-Evil\"\n")).unwrap();
-    assert_eq!(place.load(&[]).config, without.config);
-    // What needs no trust may change.
-    fs::write(place.file(), format!("mcp.mode = \"te\"\n{HOSTILE}")).unwrap();
+    // Any other byte, and the question comes again.
+    let changed = [
+        HOSTILE.replace("evil.sh", "worse.sh"),
+        format!("{HOSTILE}header = \"X-Evil\"\n"),
+        format!("{HOSTILE} "),
+        HOSTILE.replacen('\n', "", 1),
+    ];
+    for text in changed {
+        fs::write(place.file(), text).unwrap();
+        assert_eq!(place.load(&[]).config, without.config);
+        assert!(place.why().contains("has changed"), "{}", place.why());
+    }
+    fs::write(place.file(), HOSTILE).unwrap();
     assert_eq!(place.load(&[]).config.mcp.te.script_path, "./evil.sh");
 
     let (file, revoked) = revoke_trust(&place.inputs(&[])).unwrap();
@@ -142,7 +146,7 @@ fn trust_in_one_workspace_is_none_in_another() {
     assert!(load(&inputs).unwrap().trust.ignored().is_some());
 }
 
-/// Values for a key, written in TOML; between some two of them there must be a difference in strictness.
+/// Values for a key, written in TOML.
 fn candidates(key: &SettingDef) -> Vec<String> {
     let quoted = |text: &str| format!("\"{text}\"");
     match key.kind {
@@ -151,19 +155,12 @@ fn candidates(key: &SettingDef) -> Vec<String> {
         ValueKind::Float => vec!["0.125".into(), "4.0".into()],
         ValueKind::OneOf { words, .. } => words.iter().map(|word| quoted(word)).collect(),
         ValueKind::Text(shape) => {
-            let default = key.default.example().exact_toml();
+            let default = key.default.example().to_toml();
             vec![default, quoted(&another_text(shape))]
-        }
-        ValueKind::List(_) if key.widening == Widening::IfOutside => {
-            vec!["[]".into(), "[\".\"]".into(), "[\"/\"]".into()]
         }
         ValueKind::List(shape) => {
             let other = another_text(shape);
-            vec![
-                "[]".into(),
-                format!("[\"{other}\"]"),
-                format!("[\"{other}\", \"{other}_2\"]"),
-            ]
+            vec!["[]".into(), format!("[\"{other}\"]")]
         }
         ValueKind::Tables | ValueKind::Map => Vec::new(),
     }
@@ -171,43 +168,34 @@ fn candidates(key: &SettingDef) -> Vec<String> {
 
 /// Every declaration, every pair of a value the user has set and one the workspace sets.
 #[test]
-fn no_key_that_can_widen_is_obeyed_from_an_untrusted_file() {
-    let mut tried = 0;
+fn an_untrusted_file_sets_every_key_but_security_keys() {
+    let mut security_keys = 0;
     for key in all_settings().filter(|key| is_plain(key)) {
-        let mut widened = 0;
+        security_keys += usize::from(key.is_security);
         for (lower, value) in pairs(&candidates(key)) {
-            let place = Place::new(&format!("{} = {value}\n", key.path))
-                .with_user_file(&format!("{} = {lower}\n", key.path));
+            let case = format!("{} = {value} over {lower}", key.path);
+            let user_file = format!("{} = {lower}\n", key.path);
+            let place = Place::new(&format!("{} = {value}\n", key.path)).with_user_file(&user_file);
             let beside = companions(key);
             let untrusted = load(&place.inputs(beside)).unwrap_or_else(|e| panic!("{e}"));
-            let alone = Place::new("[mcp]\n").with_user_file(&format!("{} = {lower}", key.path));
-            let alone = alone.load(beside);
             let trusted = load_trusted(&place.inputs(beside)).unwrap();
             let file = SettingSource::File { line: 1 };
-            assert_eq!(entry(&trusted, key.path).1, file, "{} = {value}", key.path);
-            if keys(&untrusted).contains(&key.path) {
-                widened += 1;
-                assert_eq!(
-                    untrusted.config, alone.config,
-                    "{} = {value} is obeyed over {lower}",
-                    key.path
-                );
-                assert_eq!(entry(&untrusted, key.path), entry(&alone, key.path));
+            assert_eq!(entry(&trusted, key.path).1, file, "{case}");
+            if key.is_security {
+                let without = Place::new("[mcp]\n").with_user_file(&user_file);
+                let without = without.load(beside);
+                assert_eq!(untrusted.config, without.config, "{case}");
+                assert_eq!(entry(&untrusted, key.path), entry(&without, key.path));
+                assert_eq!(keys(&untrusted), [key.path]);
                 assert!(untrusted.trust.ignored().unwrap().contains(key.path));
             } else {
-                assert_eq!(
-                    entry(&untrusted, key.path).1,
-                    file,
-                    "{} = {value}",
-                    key.path
-                );
-                assert_eq!(untrusted.trust.ignored(), None);
+                assert_eq!(untrusted.config, trusted.config, "{case}");
+                assert_eq!(entry(&untrusted, key.path).1, file, "{case}");
+                assert_eq!(untrusted.trust.state, TrustState::NotNeeded);
             }
         }
-        assert_eq!(widened > 0, key.widening != Widening::Never, "{}", key.path);
-        tried += usize::from(widened > 0);
     }
-    assert!(tried > 50, "{tried}");
+    assert!(security_keys > 50, "{security_keys}");
 }
 
 fn pairs(values: &[String]) -> impl Iterator<Item = (&String, &String)> {
@@ -230,19 +218,21 @@ fn entry(loaded: &LoadedConfig, key: &str) -> (String, SettingSource) {
     (entry.shown().to_owned(), source)
 }
 
-/// The list of the contract: what is added under these names later must say how it widens.
+/// The list of the contract: what is added under these names later must be marked too.
 #[test]
-fn everything_that_decides_over_rights_addresses_and_costs_can_widen() {
+fn everything_that_decides_over_rights_addresses_and_costs_is_a_security_key() {
     let tables = [
         "mcp.exec.",
         "mcp.auth.",
         "mcp.server.",
         "mcp.upstream",
+        "mcp.lsp",
         "mcp.store.",
         "mcp.linux_ops.roots.",
         "mcp.rag.embedding.",
     ];
     let keys = [
+        "mcp.state_dir",
         "mcp.tools.allowed_roots",
         "mcp.tools.read_only",
         "mcp.tools.kill_any",
@@ -268,77 +258,71 @@ fn everything_that_decides_over_rights_addresses_and_costs_can_widen() {
             || tables.iter().any(|table| key.path.starts_with(table));
         if named {
             found += 1;
-            assert_ne!(key.widening, Widening::Never, "{}", key.path);
+            assert!(key.needs_trust(), "{}", key.path);
         }
     }
     assert!(found > 40, "{found}");
 }
 
+/// For each layer: what it sets a security key and another key to, and who wins.
 #[test]
-fn stricter_values_need_no_trust() {
-    let place = Place::new(
-        r#"
-[mcp.tools]
-read_only = true
-allowed_roots = ["./src", "docs"]
-run_cmd_allowlist = ["git"]
-enable_run_cmd = false
-[mcp.exec]
-confinement = "full"
-wait_s = 5
-[mcp.server]
-allowed_hosts = ["localhost"]
-[rlm]
-max_budget_usd = 1.0
-"#,
-    );
-    let loaded = place.load(&[]);
-    assert_eq!(loaded.trust.state, TrustState::NotNeeded);
-    let mcp = &loaded.config.mcp;
-    assert!(mcp.tools.read_only && !mcp.tools.enable_run_cmd);
-    assert_eq!(mcp.tools.allowed_roots, ["./src", "docs"]);
-    assert_eq!(mcp.exec.confinement.as_str(), "full");
-    assert_eq!(mcp.exec.wait_s, 5);
-}
-
-#[test]
-fn roots_are_judged_by_where_they_lead() {
-    let place = Place::new("mcp.tools.allowed_roots = [\"out\"]");
-    symlink("/", place.workspace.path().join("out")).unwrap();
-    assert_eq!(keys(&place.load(&[])), ["mcp.tools.allowed_roots"]);
-    for outside in ["..", "sub/../..", "~", "/etc"] {
-        let place = Place::new(&format!(
-            "mcp.linux_ops.roots.allowed_roots = [\"{outside}\"]"
-        ));
-        let loaded = place.load(&[]);
-        assert_eq!(keys(&loaded), ["mcp.linux_ops.roots.allowed_roots"]);
-        assert_eq!(loaded.linux_roots(), std::slice::from_ref(&loaded.root));
+fn layers_by_precedence_and_trust() {
+    // The user's file, the workspace's file, the environment, the command line, and what holds: untrusted, then trusted.
+    let cases = [
+        ([None, None, None, None], ["auto", "auto"]),
+        ([Some("off"), None, None, None], ["off", "off"]),
+        ([None, Some("off"), None, None], ["auto", "off"]),
+        ([None, Some("full"), None, None], ["auto", "full"]),
+        ([Some("full"), Some("off"), None, None], ["full", "off"]),
+        ([Some("off"), Some("full"), None, None], ["off", "full"]),
+        ([None, Some("off"), Some("full"), None], ["full", "full"]),
+        ([Some("off"), None, Some("full"), None], ["full", "full"]),
+        (
+            [Some("auto"), Some("full"), Some("auto"), Some("off")],
+            ["off", "off"],
+        ),
+    ];
+    for (layers, expected) in cases {
+        let lines = |word: Option<&str>| match word {
+            // A key that needs no trust follows the same layers.
+            Some(word) => format!(
+                "mcp.exec.confinement = \"{word}\"\nmcp.te.budget_tokens = {}\n",
+                budget(word)
+            ),
+            None => String::new(),
+        };
+        let [user, file, env, set] = layers;
+        let place = Place::new(&lines(file)).with_user_file(&lines(user));
+        let sets: Vec<String> = lines(set).lines().map(str::to_owned).collect();
+        let sets: Vec<&str> = sets.iter().map(String::as_str).collect();
+        let mut inputs = place.inputs(&sets);
+        if let Some(word) = env {
+            let budget = budget(word).to_string();
+            for (key, value) in [
+                ("LLMC_MCP__EXEC__CONFINEMENT", word),
+                ("LLMC_MCP__TE__BUDGET_TOKENS", &budget),
+            ] {
+                inputs.env.insert(key.to_owned(), value.to_owned());
+            }
+        }
+        let loads = [load(&inputs), load_trusted(&inputs)];
+        for (loaded, expected) in loads.into_iter().zip(expected) {
+            let mcp = loaded.unwrap().config.mcp;
+            assert_eq!(mcp.exec.confinement.as_str(), expected, "{layers:?}");
+            let highest = layers.iter().rev().flatten().next();
+            let budget = highest.map_or(2000, |word| budget(word));
+            assert_eq!(mcp.te.budget_tokens, budget, "{layers:?}");
+        }
     }
-    let narrow = Place::new("mcp.tools.allowed_roots = [\".\"]")
-        .with_user_file("mcp.tools.allowed_roots = [\"src\"]");
-    let loaded = narrow.load(&[]);
-    assert_eq!(loaded.config.mcp.tools.allowed_roots, ["src"]);
 }
 
-#[test]
-fn values_are_compared_with_what_the_other_layers_make_of_the_defaults() {
-    // Without the file the restricted profile of the environment would allow its own programs only.
-    let place = Place::new("mcp.tools.run_cmd_allowlist = [\"bash\"]\n");
-    let restricted = ["mcp.exec.profile='restricted'"];
-    let loaded = place.load(&restricted);
-    assert_eq!(keys(&loaded), ["mcp.tools.run_cmd_allowlist"]);
-    let programs = &loaded.config.mcp.tools.run_cmd_allowlist;
-    assert!(!programs.contains(&"bash".to_owned()), "{programs:?}");
-    assert_eq!(keys(&place.load(&[])), [""; 0]);
-
-    // A flag for the key itself changes neither question nor hash.
-    let place = Place::new("mcp.exec.confinement = \"off\"\n");
-    let (plain, flag) = (
-        place.load(&[]),
-        place.load(&["mcp.exec.confinement='full'"]),
-    );
-    assert_eq!(plain.trust.hash, flag.trust.hash);
-    assert_eq!(flag.config.mcp.exec.confinement.as_str(), "full");
+/// A number for each word.
+fn budget(word: &str) -> u64 {
+    match word {
+        "full" => 11,
+        "auto" => 12,
+        _ => 13,
+    }
 }
 
 #[test]
@@ -380,11 +364,11 @@ fn the_user_file_lies_between_workspace_and_defaults() {
 }
 
 #[test]
-fn an_environment_hash_trusts_exactly_these_values() {
+fn an_environment_hash_trusts_exactly_this_file() {
     let place = Place::new(HOSTILE);
     let mut inputs = place.inputs(&[]);
     let hash = load(&inputs).unwrap().trust.hash;
-    assert_eq!(hash.len(), 64);
+    assert_eq!(hash, sha256(HOSTILE), "what sha256sum prints");
     inputs.env.insert("LLMC_TRUST".to_owned(), hash);
     let loaded = load(&inputs).unwrap();
     assert_eq!(
@@ -394,7 +378,7 @@ fn an_environment_hash_trusts_exactly_these_values() {
     assert_eq!(loaded.config.mcp.exec.confinement.as_str(), "off");
     fs::write(place.file(), HOSTILE.replace("evil.sh", "worse.sh")).unwrap();
     let line = load(&inputs).unwrap().trust.ignored().unwrap();
-    assert!(line.contains("hash of other values"), "{line}");
+    assert!(line.contains("hash of another file"), "{line}");
 }
 
 #[test]
@@ -508,8 +492,6 @@ fn tokens_are_trusted_as_a_whole() {
     assert_eq!(keys(&loaded), ["mcp.auth.tokens"]);
     assert!(loaded.trust.settings[0].value.contains("name = \"evil\""));
     assert_eq!(names(&load_trusted(&place.inputs(&[])).unwrap()), ["evil"]);
-    let same = Place::new(&token("mine")).with_user_file(&token("mine"));
-    assert_eq!(same.load(&[]).trust.state, TrustState::NotNeeded);
 }
 
 #[test]
@@ -529,20 +511,14 @@ fn an_upstream_of_a_workspace_needs_trust_and_leaves_the_users_own_in_place() {
 }
 
 #[test]
-fn the_hash_tells_values_apart_that_look_alike() {
-    let hash = |toml: &str| Place::new(toml).load(&[]).trust.hash;
-    let url = |user: &str| format!("rlm.base_url = \"http://{user}@model.example/\"");
-    assert_ne!(hash(&url("a:b")), hash(&url("c:d")), "masked when shown");
-    assert_ne!(
-        hash("mcp.exec.env = [\"A\", \"B\"]"),
-        hash("mcp.exec.env = [\"A_B\"]")
-    );
-    assert_eq!(
-        hash("[mcp.exec]\nenv = [\"A\"]\npath = \"/x\"\n"),
-        hash("[mcp.exec]\npath = \"/x\"\nenv = [\"A\"]\n")
-    );
-    assert_eq!(
-        Value::Text("http://a:b@c/".into()).to_toml(),
-        "\"http://***@c/\""
-    );
+fn values_are_shown_without_passwords() {
+    let place = Place::new("rlm.base_url = \"http://a:b@model.example/\"");
+    let settings = place.load(&[]).trust.settings;
+    assert_eq!(settings[0].value, "\"http://***@model.example/\"");
+}
+
+fn sha256(text: &str) -> String {
+    use sha2::{Digest, Sha256};
+    let digest = Sha256::digest(text);
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -138,7 +138,7 @@ impl Sync<'_> {
             }
         };
         let before = self.before(path, host);
-        let (git_dir, allowed) = (&self.mirror.git_dir, &self.mirror.allowed);
+        let (git_dir, allowed) = (&self.mirror.git_dir, &self.mirror.allowed.get());
         let verdict = judged(git_dir, path, &new, before.as_deref(), allowed);
         let (content, rejected) = match verdict {
             Verdict::Harmless => (Some(new), Vec::new()),

@@ -6,18 +6,17 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use rustix::fs::{self as rfs, AtFlags, CWD, FlockOperation, Mode, OFlags, flock};
 
 use super::side::Entry;
-use super::{DIRECT_DIRS, GIT_DIR_FILE, Mirror, SYNCED_FILE, open_dir, transfer};
+use super::{AllowedDirs, DIRECT_DIRS, GIT_DIR_FILE, Mirror, SYNCED_FILE, open_dir, transfer};
 
 /// Locks of one repository that are looked for.
 const MAX_LEFT_LOCKS: usize = 1000;
 
 /// Takes over the mirrors of servers that no longer run, and says what there was.
-pub(super) fn take_over(mirrors: &Path, allowed: &Arc<Vec<PathBuf>>) -> Vec<String> {
+pub(super) fn take_over(mirrors: &Path, allowed: &AllowedDirs) -> Vec<String> {
     let mut notes = Vec::new();
     for server in entries(mirrors) {
         let locked = open_dir(&server, OFlags::RDONLY)
@@ -35,7 +34,7 @@ pub(super) fn take_over(mirrors: &Path, allowed: &Arc<Vec<PathBuf>>) -> Vec<Stri
     notes
 }
 
-fn left_mirror(dir: &Path, allowed: &Arc<Vec<PathBuf>>) -> Option<Mirror> {
+fn left_mirror(dir: &Path, allowed: &AllowedDirs) -> Option<Mirror> {
     #[expect(
         clippy::disallowed_methods,
         reason = "a file of the server's own making"
@@ -43,7 +42,7 @@ fn left_mirror(dir: &Path, allowed: &Arc<Vec<PathBuf>>) -> Option<Mirror> {
     let git_dir = std::fs::read(dir.join(GIT_DIR_FILE)).ok()?;
     let git_dir = Path::new(OsStr::from_bytes(&git_dir));
     // The state directory may have come with an archive.
-    if !allowed.iter().any(|place| git_dir.starts_with(place)) {
+    if !allowed.get().iter().any(|place| git_dir.starts_with(place)) {
         return None;
     }
     Mirror::open(git_dir, dir.to_owned(), allowed.clone()).ok()

@@ -281,7 +281,7 @@ impl Sync<'_> {
         let placed = if is_judged(&parts(to)) {
             let content = copy.read(from, max_judged_bytes(to)).ok()?;
             let own = self.before(to, now);
-            let (git_dir, allowed) = (&self.mirror.git_dir, &self.mirror.allowed);
+            let (git_dir, allowed) = (&self.mirror.git_dir, &self.mirror.allowed.get());
             match judged(git_dir, to, &content, own.as_deref(), allowed) {
                 Verdict::Harmless => {
                     let source = Source::Judged(&content, new);

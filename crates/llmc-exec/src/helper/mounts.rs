@@ -495,14 +495,7 @@ fn links_out_of(dir: &Path) -> Vec<(PathBuf, PathBuf)> {
 /// Puts a file in place in a folder that was covered.
 fn attach_file(path: &Path, clone: &OwnedFd) -> Result<()> {
     let wrong = |error: std::io::Error| at("making the way to", path.as_os_str())(errno(&error));
-    if let Some(dir) = path.parent() {
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o755)
-            .create(dir)
-            .map_err(wrong)?;
-    }
-    std::fs::write(path, "").map_err(wrong)?;
+    make_way(path, false).map_err(wrong)?;
     let onto = open(path.as_os_str()).map_err(at("opening", path.as_os_str()))?;
     move_onto(clone, &onto)
         .and_then(|()| remount(clone, MountFlags::RDONLY))
@@ -513,14 +506,25 @@ fn attach_file(path: &Path, clone: &OwnedFd) -> Result<()> {
 fn attach(path: &OsStr, clone: &OwnedFd, covered: &[&Path]) -> Result<()> {
     let made = Path::new(path);
     if covered.iter().any(|dir| made.starts_with(dir)) {
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o755)
-            .create(made)
-            .map_err(|error| at("making the way to", path)(errno(&error)))?;
+        let status = rfs::fstat(clone).map_err(at("mounting", path))?;
+        let is_dir = rfs::FileType::from_raw_mode(status.st_mode).is_dir();
+        make_way(made, is_dir).map_err(|error| at("making the way to", path)(errno(&error)))?;
     }
     let onto = open(path).map_err(at("opening", path))?;
     move_onto(clone, &onto).map_err(at("mounting", path))
+}
+
+/// Makes a folder or an empty file to mount on, with the folders above it.
+fn make_way(path: &Path, is_dir: bool) -> std::io::Result<()> {
+    let mut folders = std::fs::DirBuilder::new();
+    folders.recursive(true).mode(0o755);
+    if is_dir {
+        return folders.create(path);
+    }
+    if let Some(dir) = path.parent() {
+        folders.create(dir)?;
+    }
+    std::fs::write(path, "")
 }
 
 /// Mounts a file or directory onto itself. One that has vanished since is left to the check after the run.

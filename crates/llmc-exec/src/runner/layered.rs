@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::follow::{Stream, broken, failed, follow};
 use crate::layered_run::{BaseLayer, LayeredRun, VIEW_HINT, WrittenLayers};
 use crate::plan::{Input, LayeredWrites, outermost};
+use crate::protect::Guard;
 use crate::settings::Confinement;
 
 /// Views at the same time, each of which may take as much memory as a `/tmp`.
@@ -34,7 +35,7 @@ impl Runner {
         let _one_of_few = ViewSlot::take(&self.views)?;
         let writes = self.layered_writes()?;
         let places: Vec<PathBuf> = writes.places.iter().map(PathBuf::from).collect();
-        let watch = || self.guard.before_view(&self.level);
+        let watch = |guard: &Guard| guard.before_view(&self.level);
         let mut launched = self.launch(spec, Input::Nothing, RunPlace::Layers(writes), watch)?;
         // Dropping what was launched ends the run, which has not begun.
         let written = prepare(&mut launched, places, fill)?;
@@ -59,8 +60,9 @@ impl Runner {
                 "this kernel or container gives no mount and pid namespaces",
             ));
         }
-        let writable = self.guard.writable();
-        let places = outermost(writable);
+        let guard = self.in_force().guard.clone();
+        let writable = guard.writable_dirs();
+        let places = outermost(&writable);
         if places
             .iter()
             .any(|place| Path::new(place).parent().is_none())

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use super::in_force::InForce;
 use super::{ExecRequest, RunOwner, Runner};
 use crate::environment::{is_variable, virtual_env};
 use crate::error::{Error, Result};
@@ -11,18 +12,19 @@ use crate::home::TOOL_FOLDERS;
 use crate::plan::{
     LINKS_DIR, Layer, Places, Plan, SessionTmp, Sockets, Stage, Target, View, file_name_of, os,
 };
-use crate::settings::{Children, Profile};
+use crate::settings::{Children, Profile, Settings};
 use crate::tmp::OwnTmp;
-use crate::view::{hidden_places, host_sockets, unreadable_places};
+use crate::view::{hidden_places, host_sockets, shown_places, unreadable_places};
 
 impl Runner {
     /// What a run starts with: the usual variables, the caller's, and last those the policy wants.
     pub(super) fn environment(
         &self,
+        in_force: &InForce,
         spec: &ExecRequest<'_>,
         wanted: &[(String, String)],
     ) -> Result<Vec<(OsString, OsString)>> {
-        let mut env = self.env.clone();
+        let mut env = in_force.env.clone();
         if self.settings.profile == Profile::Unrestricted
             && let Some(dir) = self.settings.homes.iter().find_map(|dir| virtual_env(dir))
         {
@@ -49,10 +51,18 @@ impl Runner {
         Ok(env)
     }
 
-    pub(super) fn plan(&self, mut places: Places, spec: &ExecRequest<'_>, target: Target) -> Plan {
+    pub(super) fn plan(
+        &self,
+        in_force: &InForce,
+        mut places: Places,
+        spec: &ExecRequest<'_>,
+        target: Target,
+    ) -> Plan {
+        let settings = &in_force.settings;
         if self.features.landlock && !self.features.mount {
-            places.unreadable = os(unreadable_places(&self.settings));
+            places.unreadable = os(unreadable_places(settings));
         }
+        places.read.extend(os(shown_places(settings)));
         let (kinds, sockets) = self.sockets();
         let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
         Plan {
@@ -60,7 +70,7 @@ impl Runner {
             places,
             sockets: kinds,
             limits: self.settings.limits,
-            view: self.view(spec.owner, sockets),
+            view: self.view(settings, spec.owner, sockets),
             is_member: false,
             layered: None,
             // The server ends a run at its time limit; this is a second bound.
@@ -104,15 +114,23 @@ impl Runner {
     }
 
     /// What of the host a run does not see.
-    pub(super) fn view(&self, owner: RunOwner<'_>, sockets: Option<Vec<PathBuf>>) -> View {
+    pub(super) fn view(
+        &self,
+        settings: &Settings,
+        owner: RunOwner<'_>,
+        sockets: Option<Vec<PathBuf>>,
+    ) -> View {
         if !self.has_view || !self.features.mount {
             return View::default();
         }
+        let shown = shown_places(settings);
+        let mut sockets = sockets.unwrap_or_default();
+        sockets.retain(|socket| !shown.contains(socket));
         View {
-            hidden: hidden_places(&self.settings),
+            hidden: hidden_places(settings),
             private_run: self.settings.local_sockets,
             python: self.python.clone().map(PathBuf::into_os_string),
-            sockets: os(sockets.unwrap_or_default()),
+            sockets: os(sockets),
             tmp: match owner.session {
                 "" => None,
                 _ if self.has_sessions() => Some(SessionTmp::OfSession),

@@ -12,6 +12,7 @@
     clippy::unwrap_used
 )]
 
+mod allowed;
 mod attacks;
 mod bounded;
 mod endings;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
             Ok(())
         }));
     };
+    allowed::list(&mut add);
     bounded::list(&mut add);
     escapes::list(&mut add);
     git_flows::list(&mut add);

@@ -278,6 +278,7 @@ impl App {
         folders.extend(loaded.linux_roots());
         let extra = loaded.config.mcp.exec.extra_write.iter();
         folders.extend(extra.map(|path| loaded.resolve(path)));
+        folders.extend(self.allowed_writes());
         let real = folders.iter().filter_map(|dir| dir.canonicalize().ok());
         let real: Vec<PathBuf> = real.collect();
         folders.extend(real);

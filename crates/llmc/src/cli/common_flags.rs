@@ -1,7 +1,7 @@
 //! Which common flags each verb shows: those that matter to it. Every verb takes all of them, so that a script can put the
 //! same flags before any verb.
 
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Command, CommandFactory, Id};
 
 use super::Cli;
 
@@ -52,6 +52,7 @@ const VERBS: &[(&str, &[&str])] = &[
     ("repo validate", ALL),
     ("init", &["config", "root"]),
     ("trust", SETTINGS),
+    ("allow", SETTINGS),
     ("install", SERVES),
     ("uninstall", &["root"]),
     ("completions", NONE),
@@ -65,7 +66,13 @@ fn with_flags(verb: Command, above: &str, common: &[Arg]) -> Command {
         .to_owned();
     let row = VERBS.iter().find(|(name, _)| *name == path);
     let flags = row.map_or(IN_WORKSPACE, |(_, flags)| flags);
-    let copies = common.iter().cloned().map(|arg| {
+    let own: Vec<Id> = verb
+        .get_arguments()
+        .map(|arg| arg.get_id().clone())
+        .collect();
+    // A verb's own flag of that name comes first: `llmc allow --host`.
+    let copies = common.iter().filter(|arg| !own.contains(arg.get_id()));
+    let copies = copies.cloned().map(|arg| {
         let arg = shown_if(arg, flags);
         match (path.as_str(), arg.get_id().as_str()) {
             ("health", "host") => arg.help("Address of the server"),

@@ -43,7 +43,8 @@ const MEANINGS: &[(&str, &[&str])] = &[
         &["diagnose", "selftest", "self-test", "test", "verify"],
     ),
     ("health", &["ping", "status", "healthcheck", "alive"]),
-    ("trust", &["allow", "approve", "accept"]),
+    ("trust", &["approve", "accept"]),
+    ("allow", &["permit", "grant", "whitelist", "allowlist"]),
     ("completions", &["completion", "complete", "autocomplete"]),
     ("man", &["manual", "docs"]),
 ];

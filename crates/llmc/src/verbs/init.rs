@@ -112,13 +112,13 @@ fn sidecars(survey: &Survey) -> [(&'static str, String); 2] {
     ]
 }
 
-/// Accepts what the new file sets, which is this program's own choice.
+/// Accepts the new file, which is this program's own choice.
 fn trust_written(common: &Common) -> Result<(), String> {
     let written = inputs(common).map_err(|failure| failure.message)?;
     let loaded = llmc_config::load(&written).map_err(|error| error.to_string())?;
-    match loaded.trust.settings.is_empty() {
-        true => Ok(()),
-        false => loaded.trust.record().map_err(|error| error.to_string()),
+    match loaded.trust.record() {
+        Err(error) if !loaded.trust.settings.is_empty() => Err(error.to_string()),
+        _ => Ok(()),
     }
 }
 

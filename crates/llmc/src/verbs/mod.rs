@@ -1,5 +1,6 @@
 //! The verbs of the command line, one module each.
 
+mod allow;
 mod colour;
 mod config;
 mod config_warnings;
@@ -110,6 +111,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Config(ConfigVerb::Show) => config::show(common),
         Verb::Config(ConfigVerb::Init(args)) | Verb::Init(args) => init::run(common, &args),
         Verb::Trust(args) => trust::run(common, &args),
+        Verb::Allow(args) => allow::run(common, &args),
         Verb::State => state::run(common),
         Verb::Install(args) => install::run(common, &args),
         Verb::Upstream(verb) => upstream::run(common, verb),
@@ -221,6 +223,17 @@ fn print(text: &str) -> Result<(), Failure> {
         out.flush()
     });
     ignore_closed_pipe(written)
+}
+
+/// Refuses what only the user may do where a command of an agent does it, whose changes of the record would be lost.
+fn require_user() -> Result<(), Failure> {
+    match llmc_exec::is_confined() {
+        true => Err(Failure::new(
+            ErrorKind::PermissionDenied,
+            "an agent's command cannot accept or allow anything: ask the user to run this in a shell of their own",
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Asks a question on the terminal; `hint` says what to do without one.

@@ -1,4 +1,4 @@
-//! `llmc trust`: accept what the workspace's file asks for beyond the user's own settings.
+//! `llmc trust`: accept the security keys of the workspace's file.
 
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -6,10 +6,11 @@ use std::process::ExitCode;
 use llmc_config::{ConfigTrust, TrustState, revoke_trust};
 use llmc_tools::ErrorKind;
 
-use super::{Failure, confirm, inputs, load, print};
+use super::{Failure, confirm, inputs, load, print, require_user};
 use crate::cli::{Common, TrustArgs};
 
 pub(super) fn run(common: &Common, args: &TrustArgs) -> Result<ExitCode, Failure> {
+    require_user()?;
     if args.revoke {
         return revoke(common);
     }
@@ -22,7 +23,8 @@ pub(super) fn run(common: &Common, args: &TrustArgs) -> Result<ExitCode, Failure
     let file = visible(&file.display().to_string());
     if trust.settings.is_empty() {
         print(&format!(
-            "{file} sets nothing that is less strict than your own settings: nothing to accept"
+            "{file} sets no security keys: nothing to accept\nhash: {}",
+            trust.hash
         ))?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -65,29 +67,22 @@ fn revoke(common: &Common) -> Result<ExitCode, Failure> {
 }
 
 fn describe(file: &str, trust: &ConfigTrust) -> String {
-    let mut out = format!("{file} asks for:\n");
+    let mut out = format!("{file} sets these security keys:\n");
     for setting in &trust.settings {
-        let without = setting.otherwise.as_deref().unwrap_or("unset");
-        let _ = writeln!(
-            out,
-            "  {} = {}\n      without it: {}",
-            setting.key,
-            visible(&setting.value),
-            visible(without)
-        );
+        let _ = writeln!(out, "  {} = {}", setting.key, visible(&setting.value));
     }
     let _ = writeln!(out, "hash: {}", trust.hash);
     let _ = match &trust.state {
         TrustState::NotNeeded => Ok(()),
         TrustState::Trusted(why) => writeln!(out, "trusted: {why}"),
         TrustState::Untrusted(why) | TrustState::Untrustable(why) => {
-            writeln!(out, "not trusted, so these settings are ignored: {why}")
+            writeln!(out, "not trusted, so they are ignored: {why}")
         }
     };
     out
 }
 
-/// Text from a file that is not trusted, with everything escaped that could hide or reorder parts of it on a terminal.
+/// Text from a file or a name that is not trusted, with everything escaped that could hide or reorder parts of it on a terminal.
 pub(super) fn visible(text: &str) -> String {
     text.chars().fold(String::new(), |mut shown, c| {
         if c.is_control() || !(c.is_ascii() || c.is_alphanumeric()) {

@@ -33,7 +33,8 @@
 //! - `rag`: the code index; `rag_whole`: what its answers say about what they leave out;
 //!   `rag_builders`: several servers while it is built
 //! - `rlm`: recursive analysis, against a scripted model
-//! - `trust`: what a repository's own files cannot do to configuration, start and tokens
+//! - `trust`: what a repository's own files cannot do to configuration, start and tokens; `allow`: what the user allows
+//!   commands beyond the configuration
 //! - `tui`: the live picture, in a real terminal
 //! - `deploy`: what containers rely on; `store`: servers that share a database
 //! - `names`: names and words across the workspace; `threat_model`: the tests that it names
@@ -47,6 +48,7 @@
     reason = "a panic is how a test fails, and tests look at files and start programs from outside"
 )]
 
+mod allow;
 mod approvals;
 mod arguments;
 mod cli;

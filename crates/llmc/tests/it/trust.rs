@@ -1,10 +1,10 @@
-//! What a repository's own files cannot do: widen the configuration, block the start, bring a token, redirect `init`.
+//! What a repository's own files cannot do: set security keys, block the start, bring a token, redirect `init`.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::time::Duration;
 
-use llmc_testkit::{ProcessOutput, TestScreen, TestWorkspace};
+use llmc_testkit::{ProcessOutput, TestProcess, TestScreen, TestWorkspace};
 use serde_json::{Value, json};
 
 use crate::workspace;
@@ -92,7 +92,7 @@ fn trust_shows_asks_records_and_revokes() {
     assert_eq!(shown.code, Some(0), "{}", shown.stderr);
     for part in [
         "mcp.te.script_path = \"./evil.sh\"",
-        "mcp.exec.confinement = \"off\"\n      without it: \"auto\"",
+        "mcp.exec.confinement = \"off\"",
         "not trusted",
     ] {
         assert!(shown.stdout.contains(part), "{part}: {}", shown.stdout);
@@ -102,6 +102,7 @@ fn trust_shows_asks_records_and_revokes() {
         .lines()
         .find_map(|line| line.strip_prefix("hash: "));
     let hash = hash.unwrap().to_owned();
+    assert_eq!(hash, sha256sum(&workspace, "llmc.toml"));
     let asked = workspace.llmc(["trust"]);
     assert!(failure(&asked, 2).contains("--yes"), "{}", asked.stderr);
     assert!(!record.exists());
@@ -119,8 +120,8 @@ fn trust_shows_asks_records_and_revokes() {
     assert_eq!(mode, 0o600);
     assert!(!workspace.tree().iter().any(|path| path.contains("trust")));
     let text = workspace.read("llmc.toml");
-    workspace.write("llmc.toml", text.replace("evil.sh", "other.sh"));
-    assert!(!is_trusted(&workspace));
+    workspace.write("llmc.toml", format!("{text} "));
+    assert!(!is_trusted(&workspace), "one byte more");
     workspace.write("llmc.toml", &text);
     assert!(is_trusted(&workspace));
 
@@ -451,4 +452,12 @@ fn a_state_directory_that_others_could_write_is_closed_to_them() {
     assert_eq!(read.code, Some(0), "{}", read.stderr);
     let mode = state.metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!(mode, 0o755);
+}
+
+/// What people compute where there is no `llmc`.
+fn sha256sum(workspace: &TestWorkspace, file: &str) -> String {
+    let mut command = workspace.command_of("sha256sum");
+    command.arg(file);
+    let printed = TestProcess::start(command).finish().stdout;
+    printed.split_whitespace().next().unwrap().to_owned()
 }
