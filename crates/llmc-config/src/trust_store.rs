@@ -298,6 +298,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+    use crate::allowances::Allowance;
 
     #[test]
     fn no_record_of_git_directories_differs_from_an_empty_one() {
@@ -312,6 +313,43 @@ mod tests {
         let dirs = vec![PathBuf::from("/src/main/.git")];
         store.record_git_dirs(root, &dirs).unwrap();
         assert_eq!(store.git_dirs(root).unwrap(), Some(dirs));
+    }
+
+    #[test]
+    fn allowances_are_kept_by_workspace_and_change_the_stamp() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = TrustStore {
+            path: dir.path().join("trust.toml"),
+        };
+        let (one, two) = (Path::new("/w/one"), Path::new("/w/two"));
+        assert_eq!(store.allowances(one).unwrap(), Allowances::default());
+        let all = Allowances(vec![
+            Allowance::Write("/srv/data".into()),
+            Allowance::Read("/home/a/.ssh".into()),
+            Allowance::Socket("/run/s".into()),
+            Allowance::Host("example.com:443".to_owned()),
+            Allowance::Env("GH_TOKEN".to_owned()),
+            Allowance::GitDir("/src/main/.git".into()),
+        ]);
+        let mut stamps = vec![store.stamp()];
+        for given in [all.clone(), Allowances::default(), all.clone()] {
+            store
+                .change_allowances(one, |known| *known = given.clone())
+                .unwrap();
+            assert_eq!(store.allowances(one).unwrap(), given);
+            assert_eq!(store.allowances(two).unwrap(), Allowances::default());
+            let stamp = store.stamp();
+            assert!(!stamps.contains(&stamp), "{stamp:?}");
+            stamps.push(stamp);
+        }
+        // What other records say stays, and what is of another form allows nothing.
+        store.trust(one, "aa").unwrap();
+        assert_eq!(store.allowances(one).unwrap(), all);
+        let text = "[allowed]\n\"/w/one\" = { write = \"/\", read = [1, \"/r\"], more = [\"/\"] }\n\"/w/two\" = 1\n";
+        fs::write(store.path(), text).unwrap();
+        let read = Allowances(vec![Allowance::Read("/r".into())]);
+        assert_eq!(store.allowances(one).unwrap(), read);
+        assert_eq!(store.allowances(two).unwrap(), Allowances::default());
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub(crate) struct CommandKeeper {
     runner: OnceLock<Result<Runner>>,
     /// The record of what the user allows, as it was when it was last read.
     record: Mutex<Option<StoreStamp>>,
+    /// Whether only the user can write it.
+    has_own_record: OnceLock<bool>,
     /// What `health` says about it.
     pub(crate) confinement: OnceLock<String>,
 }
@@ -67,11 +69,18 @@ impl App {
         }
     }
 
-    /// The user's record, if only the user can write it: one that commands could write allows nothing.
+    /// The user's record, if only the user can write it: one that commands could write allows nothing. Profile `restricted`
+    /// allows nothing beyond the configuration.
     fn allowance_store(&self) -> Option<&TrustStore> {
+        if self.config().mcp.exec.profile == ExecProfile::Restricted {
+            return None;
+        }
         let store = self.loaded().trust.store().ok()?;
-        let reachable = self.loaded().reachable_user_files();
-        (!reachable.iter().any(|file| file == store.path())).then_some(store)
+        let is_own = self.command_keeper().has_own_record.get_or_init(|| {
+            let reachable = self.loaded().reachable_user_files();
+            !reachable.iter().any(|file| file == store.path())
+        });
+        is_own.then_some(store)
     }
 
     /// Where the user allows commands to write.
@@ -84,8 +93,9 @@ impl App {
 
     fn run_allowances(&self, store: &TrustStore) -> RunAllowances {
         let loaded = self.loaded();
+        let (roots, _) = self.command_roots();
         let mut allowed = RunAllowances {
-            git_dirs: self.followed_git_dirs(&self.command_roots().0),
+            git_dirs: self.followed_git_dirs(&roots),
             ..RunAllowances::default()
         };
         let recorded = match store.allowances(&loaded.root) {
@@ -101,11 +111,13 @@ impl App {
                 Allowance::Read(path) => allowed.read.push(path),
                 Allowance::Socket(path) => allowed.sockets.push(path),
                 Allowance::Env(name) => allowed.env.push(name),
-                Allowance::GitDir(dir) => allowed.git_dirs.push(dir),
-                // There are no lists of hosts yet that a network could be held to.
-                Allowance::Host(_) => {}
+                Allowance::GitDir(dir) if is_followed(&dir, &roots) => allowed.git_dirs.push(dir),
+                // Another user's, or gone; and there are no lists of hosts yet that a network could be held to.
+                Allowance::GitDir(_) | Allowance::Host(_) => {}
             }
         }
+        allowed.git_dirs.sort();
+        allowed.git_dirs.dedup();
         allowed
     }
 

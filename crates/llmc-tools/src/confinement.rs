@@ -147,8 +147,9 @@ fn list(app: &App) -> String {
 
 fn write_roots(app: &App) -> String {
     let settings = app.command_settings();
+    let allowed = app.allowed_writes();
     let places = settings.write_roots.iter().chain(&settings.extra_write);
-    let shown = places.map(|path| shown(path, app.root()));
+    let shown = places.chain(&allowed).map(|path| shown(path, app.root()));
     shown.collect::<Vec<_>>().join(", ")
 }
 

@@ -97,6 +97,11 @@ impl Runner {
         }
     }
 
+    /// Where runs that start now may write.
+    pub fn writable_places(&self) -> Vec<PathBuf> {
+        self.in_force().settings.writable().cloned().collect()
+    }
+
     /// What holds for a run that starts now.
     pub(super) fn in_force(&self) -> Arc<InForce> {
         let mut current = lock(&self.in_force);

@@ -66,13 +66,8 @@ pub(crate) fn check(cx: &Cx, words: &CommandWords, cwd: &Path) -> Result<()> {
     if !is_bound || !words.text.contains("git") {
         return Ok(());
     }
-    let settings = runner.settings();
-    let places: Vec<&Path> = settings
-        .write_roots
-        .iter()
-        .chain(&settings.extra_write)
-        .map(PathBuf::as_path)
-        .collect();
+    let places = runner.writable_places();
+    let places: Vec<&Path> = places.iter().map(PathBuf::as_path).collect();
     let mut cwd = Some(cwd.to_owned());
     for command in commands_of(words) {
         if command.first().is_some_and(|word| word == "cd") {
