@@ -142,7 +142,7 @@ settings! {
         /// Files and folders of the home directory that commands cannot see.
         hidden: Option<Vec<String>> = unset(list(Path, &["~/.ssh", "~/.aws"]))
             .rule("the places where credentials are usually stored").security(),
-        /// Writes to tool caches such as `~/.cargo`: into a private layer, into the caches themselves, or refused. The rest of the home directory is read-only.
+        /// Writes to tool caches such as `~/.cargo`: into a private layer, into the caches themselves, or refused.
         caches: CachePolicy = choice(CachePolicy::Private).security(),
         /// How large the private layer of one principal may grow, in bytes, before the next start recreates it.
         cache_max_bytes: u64 = positive(10_737_418_240).security(),
