@@ -275,7 +275,10 @@ fn put(document: &mut DocumentMut, table: &str, file: &Path, value: impl Into<to
 fn table_in<'a>(document: &'a mut DocumentMut, name: &str) -> &'a mut dyn TableLike {
     let entry = &mut document[name];
     if !entry.is_table_like() {
-        *entry = Item::Table(Table::new());
+        let mut table = Table::new();
+        // Without a line of its own when it holds tables only.
+        table.set_implicit(true);
+        *entry = Item::Table(table);
     }
     entry.as_table_like_mut().expect("made a table above")
 }

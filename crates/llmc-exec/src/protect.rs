@@ -53,7 +53,8 @@ pub(super) struct Guard {
     roots: Vec<PathBuf>,
     places: Places,
     files: Vec<PathBuf>,
-    state_dir: Option<PathBuf>,
+    /// Folders that runs see empty: the state directory, and those of the settings.
+    masked: Vec<PathBuf>,
     finder: Mutex<ProtectedDirFinder>,
     /// Finds the state directories of other servers below the roots that runs may only read.
     read_finder: Mutex<ProtectedDirFinder>,
@@ -184,7 +185,12 @@ impl Guard {
         mirrors.allow(allowed.clone());
         Guard {
             files: settings.protected.iter().map(canonical).collect(),
-            state_dir: settings.state_dir.as_ref().map(canonical),
+            masked: settings
+                .state_dir
+                .iter()
+                .chain(&settings.masked)
+                .map(canonical)
+                .collect(),
             finder: Mutex::new(ProtectedDirFinder::new(roots.clone())),
             read_finder: Mutex::new(ProtectedDirFinder::new(settings.read_roots.clone())),
             store: Store::new(settings.state_dir.clone()),
@@ -279,12 +285,9 @@ impl Guard {
         for file in &self.files {
             self.note_file(file, &mut watch);
         }
-        let state_dirs = self
-            .state_dir
-            .iter()
-            .cloned()
-            .chain(self.read_only_state_dirs());
-        for dir in state_dirs.map(PathBuf::into_os_string) {
+        let masked = self.masked.iter().cloned();
+        let masked = masked.chain(self.read_only_state_dirs());
+        for dir in masked.map(PathBuf::into_os_string) {
             if !watch.places.masked.contains(&dir) {
                 watch.places.masked.push(dir);
             }

@@ -113,6 +113,8 @@ pub struct Settings {
     pub cache_max_bytes: u64,
     /// Places that commands cannot see (`mcp.exec.hidden`): absolute, or `~/` for the home directory. Needs mounts.
     pub hidden: Vec<String>,
+    /// Folders that commands see empty and cannot write: the user's own decisions over agents. Needs mounts.
+    pub masked: Vec<PathBuf>,
     /// Whether commands may use `AF_UNIX` sockets where the host's are out of reach.
     pub local_sockets: bool,
     /// Directories that commands may write.
@@ -201,6 +203,7 @@ impl Default for Settings {
             caches: CacheMode::default(),
             cache_max_bytes: 10 << 30,
             hidden: Vec::new(),
+            masked: Vec::new(),
             local_sockets: false,
             write_roots: Vec::new(),
             read_roots: Vec::new(),

@@ -141,9 +141,7 @@ impl App {
         let (loaded, mcp) = (self.loaded(), &self.config().mcp);
         let mut secrets: Vec<PathBuf> = Vec::new();
         secrets.extend(mcp.server.tls_key.iter().map(|key| loaded.resolve(key)));
-        let records = loaded.trust.store().ok().map(TrustStore::path);
-        let own_files = loaded.user_file().into_iter().chain(records);
-        secrets.extend(own_files.filter_map(Path::parent).map(Path::to_owned));
+        secrets.extend(self.own_folders());
         let named = loaded.file.as_deref().map(|file| loaded.root.join(file));
         secrets.extend(named.filter(|file| !file.starts_with(&loaded.root)));
         let tokens = mcp
@@ -156,6 +154,15 @@ impl App {
         secrets.extend(tokens.map(|token| loaded.resolve(token)));
         let places = secrets.iter().map(|secret| secret.display().to_string());
         places.collect()
+    }
+
+    /// Where the user decides over agents: their configuration and the record of trust.
+    fn own_folders(&self) -> Vec<PathBuf> {
+        let loaded = self.loaded();
+        let record = loaded.trust.store().ok().map(TrustStore::path);
+        let files = loaded.user_file().into_iter().chain(record);
+        let folders = files.filter_map(Path::parent);
+        folders.map(Path::to_owned).collect()
     }
 
     /// The git directories outside the roots that commands may use: those that the user's files named when a server was first
@@ -235,6 +242,7 @@ impl App {
             search_path,
             local_sockets: profile == Profile::Unrestricted,
             hidden,
+            masked: self.own_folders(),
             caches: match mcp.exec.caches {
                 CachePolicy::Private => CacheMode::Private,
                 CachePolicy::Shared => CacheMode::Shared,

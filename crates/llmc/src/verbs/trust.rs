@@ -34,8 +34,8 @@ pub(super) fn run(common: &Common, args: &TrustArgs) -> Result<ExitCode, Failure
         TrustState::NotNeeded | TrustState::Trusted(_) => {}
         TrustState::Untrustable(why) => {
             let message = format!(
-                "{file} cannot be accepted: {why}\n  hint: mend that, put the settings into your own file \
-                 ($XDG_CONFIG_HOME/llmc/config.toml), or set LLMC_TRUST"
+                "{file} cannot be accepted: {why}\n  hint: mend that, or put the settings into your own file \
+                 ($XDG_CONFIG_HOME/llmc/config.toml); LLMC_TRUST accepts a file of another user"
             );
             return Err(Failure::new(ErrorKind::PermissionDenied, message));
         }

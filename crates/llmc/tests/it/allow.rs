@@ -199,6 +199,13 @@ fn a_command_cannot_allow_itself_anything() {
         );
         run(&mut client, &forged);
         assert_eq!(fs::read(&record).ok(), before, "the record has changed");
+        if is_there {
+            let said = run(&mut client, "echo a > $HOME/.local/state/llmc/trust.toml");
+            assert!(
+                said.contains("Read-only file system"),
+                "no silent copy: {said}"
+            );
+        }
         run(&mut client, &format!("echo x > {target}/planted"));
         assert!(!Path::new(target).join("planted").exists());
         if is_there {
