@@ -37,15 +37,18 @@ pub(super) fn run(common: &Common, args: &AllowArgs) -> Result<ExitCode, Failure
     }
     let mut allowed: Vec<Allowance> = Vec::new();
     for one in named {
-        let one = checked(&loaded, store, one)?;
-        if !allowed.contains(&one) {
-            allowed.push(one);
+        match checked(&loaded, store, one)? {
+            Checked::New(one) if allowed.contains(&one) => {}
+            Checked::New(one) => allowed.push(one),
+            Checked::Writable(path) => {
+                print(&format!("commands may write {} already", place(&path)))?;
+            }
         }
     }
     let known = store.allowances(&loaded.root).map_err(failed)?;
     allowed.retain(|one| !known.0.contains(one));
     if allowed.is_empty() {
-        print("allowed already")?;
+        print("nothing new to allow")?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut shown = format!("commands of agents in {} would:\n", place(&loaded.root));
@@ -108,14 +111,19 @@ fn named(args: &AllowArgs) -> Result<Vec<Allowance>, Failure> {
     Ok(named)
 }
 
-/// What it means on this machine now, or why it cannot be allowed.
-fn checked(
-    loaded: &LoadedConfig,
-    store: &TrustStore,
-    one: Allowance,
-) -> Result<Allowance, Failure> {
-    Ok(match one {
-        Allowance::Write(path) | Allowance::GitDir(path) => writable(loaded, store, &path)?,
+/// What a flag means on this machine now.
+enum Checked {
+    New(Allowance),
+    /// In a root, or a repository of one.
+    Writable(PathBuf),
+}
+
+/// What it means, or why it cannot be allowed.
+fn checked(loaded: &LoadedConfig, store: &TrustStore, one: Allowance) -> Result<Checked, Failure> {
+    Ok(Checked::New(match one {
+        Allowance::Write(path) | Allowance::GitDir(path) => {
+            return writable(loaded, store, &path);
+        }
         Allowance::Read(path) => {
             let path = existing(&path)?;
             let mut own = own_dirs(loaded, store);
@@ -153,10 +161,10 @@ fn checked(
                 )));
             }
         },
-    })
+    }))
 }
 
-fn writable(loaded: &LoadedConfig, store: &TrustStore, path: &Path) -> Result<Allowance, Failure> {
+fn writable(loaded: &LoadedConfig, store: &TrustStore, path: &Path) -> Result<Checked, Failure> {
     let path = existing(path)?;
     let status = path
         .metadata()
@@ -180,14 +188,15 @@ fn writable(loaded: &LoadedConfig, store: &TrustStore, path: &Path) -> Result<Al
         let why = format!("it contains {}, where you decide over agents", place(&dir));
         return Err(refused(&path, &why));
     }
+    let roots: Vec<PathBuf> = loaded.roots().iter().map(|root| real(root)).collect();
     let found = path.ancestors().find_map(|dir| Some((dir, git_dir(dir)?)));
     match found {
         Some((dir, git_dir)) if dir == path => {
             let is_own = status.uid() == rustix::process::geteuid().as_raw();
-            match is_own && is_followed(&git_dir, &loaded.roots()) {
-                true => Ok(Allowance::GitDir(git_dir)),
+            match is_own && is_followed(&git_dir, &roots) {
+                true => Ok(Checked::New(Allowance::GitDir(git_dir))),
                 false if !is_own => Err(refused(&path, "it belongs to another user")),
-                false => Err(refused(&path, "commands can use this repository already")),
+                false => Ok(Checked::Writable(path)),
             }
         }
         Some((_, git_dir)) => Err(refused(
@@ -197,9 +206,9 @@ fn writable(loaded: &LoadedConfig, store: &TrustStore, path: &Path) -> Result<Al
                 place(&git_dir)
             ),
         )),
-        None => match loaded.roots().iter().any(|root| path.starts_with(root)) {
-            true => Err(refused(&path, "commands may write it already")),
-            false => Ok(Allowance::Write(path)),
+        None => match roots.iter().any(|root| path.starts_with(root)) {
+            true => Ok(Checked::Writable(path)),
+            false => Ok(Checked::New(Allowance::Write(path))),
         },
     }
 }
@@ -222,10 +231,12 @@ fn git_dir(dir: &Path) -> Option<PathBuf> {
 fn own_dirs(loaded: &LoadedConfig, store: &TrustStore) -> impl Iterator<Item = PathBuf> {
     let files = [Some(store.path()), loaded.user_file()];
     let dirs = files.into_iter().flatten().filter_map(Path::parent);
-    let dirs: Vec<PathBuf> = dirs
-        .map(|dir| dir.canonicalize().unwrap_or_else(|_| dir.to_owned()))
-        .collect();
+    let dirs: Vec<PathBuf> = dirs.map(real).collect();
     dirs.into_iter()
+}
+
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
 fn existing(path: &Path) -> Result<PathBuf, Failure> {

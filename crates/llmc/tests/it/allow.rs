@@ -261,7 +261,6 @@ fn the_question_is_asked_and_what_decides_over_agents_is_refused() {
             "where you decide over agents",
         ),
         ("--write", at("home/.config/llmc"), "its own files"),
-        ("--write", at("w"), "already"),
         ("--write", at("outside/none"), "make it first"),
         (
             "--write",
@@ -285,6 +284,8 @@ fn the_question_is_asked_and_what_decides_over_agents_is_refused() {
             ended.stderr
         );
     }
+    let said = allow(&workspace, &["--yes", "--write", &at("w")]).stdout;
+    assert!(said.contains("already"), "{said}");
     let said = allow(&workspace, &["--yes", "--host", "Example.com:443"]).stdout;
     assert!(
         said.contains("reach example.com:443") && said.contains("without effect"),
