@@ -40,8 +40,8 @@ pub(super) fn shown_places(settings: &Settings) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The hidden places that exist right now, also where a variable of the server's says that they are. One that is named
-/// as readable or writable is not hidden; what is named inside of one does not concern the rest of it.
+/// The hidden places that exist right now, also where a variable of the server's says that they are. A place that the settings
+/// name as readable or writable is left out; a file named inside of a hidden folder leaves the rest of it hidden.
 pub(super) fn hidden_places(settings: &Settings) -> Vec<HiddenPlace> {
     let shown = shown_places(settings);
     let mut places: Vec<HiddenPlace> = Vec::new();
