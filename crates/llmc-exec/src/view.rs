@@ -41,7 +41,7 @@ pub(super) fn shown_places(settings: &Settings) -> Vec<PathBuf> {
 }
 
 /// The hidden places that exist right now, also where a variable of the server's says that they are. A place that the settings
-/// name as readable or writable is left out; a file named inside of a hidden folder leaves the rest of it hidden.
+/// name as readable or writable is left out; of a hidden folder a file that they name is shown alone.
 pub(super) fn hidden_places(settings: &Settings) -> Vec<HiddenPlace> {
     let shown = shown_places(settings);
     let mut places: Vec<HiddenPlace> = Vec::new();
