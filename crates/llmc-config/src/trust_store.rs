@@ -26,6 +26,9 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 const LOCK_RETRY: Duration = Duration::from_millis(20);
 const HEADER: &str = "# Written by `llmc trust`, `llmc allow` and by servers; `llmc trust --revoke` and `llmc allow --remove` take back.\n";
 
+/// How the header of every version begins.
+const HEADER_START: &str = "# Written by `llmc trust`";
+
 /// Hashes of trusted configuration files.
 const CONFIGURATIONS: &str = "configurations";
 /// Digests of generated tokens, by token file.
@@ -232,13 +235,13 @@ impl TrustStore {
         }
         let mut document = self.read()?;
         edit(&mut document);
-        let written = self.replace(document.to_string().as_bytes());
+        let written = self.replace(&document.to_string());
         written.map_err(|error| self.failed(&error))?;
         folder.sync_all()
     }
 
     /// Writes a new file beside the record and renames it onto the record.
-    fn replace(&self, text: &[u8]) -> io::Result<()> {
+    fn replace(&self, text: &str) -> io::Result<()> {
         let new = self.path.with_extension("new");
         // Left behind by a process that was killed here; the lock is ours.
         let _ = rustix::fs::unlink(&new);
@@ -249,7 +252,7 @@ impl TrustStore {
             .open(&new)?;
         let written = file
             .write_all(HEADER.as_bytes())
-            .and_then(|()| file.write_all(without_header(text)))
+            .and_then(|()| file.write_all(without_header(text).as_bytes()))
             .and_then(|()| file.sync_all())
             .and_then(|()| fs::rename(&new, &self.path));
         if written.is_err() {
@@ -263,8 +266,12 @@ impl TrustStore {
     }
 }
 
-fn without_header(text: &[u8]) -> &[u8] {
-    text.strip_prefix(HEADER.as_bytes()).unwrap_or(text)
+/// A record without tables keeps its header at its end when a table is added.
+fn without_header(text: &str) -> String {
+    let lines = text.split_inclusive('\n');
+    lines
+        .filter(|line| !line.starts_with(HEADER_START))
+        .collect()
 }
 
 fn put(document: &mut DocumentMut, table: &str, file: &Path, value: impl Into<toml_edit::Value>) {
@@ -344,6 +351,8 @@ mod tests {
             let stamp = store.stamp();
             assert!(!stamps.contains(&stamp), "{stamp:?}");
             stamps.push(stamp);
+            let text = fs::read_to_string(store.path()).unwrap();
+            assert_eq!(text.matches(HEADER_START).count(), 1, "{text}");
         }
         // What other records say stays, and what is of another form allows nothing.
         store.trust(one, "aa").unwrap();

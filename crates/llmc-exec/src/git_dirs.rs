@@ -89,7 +89,10 @@ pub fn is_followed(dir: &Path, roots: &[PathBuf]) -> bool {
     let own = rustix::process::geteuid().as_raw();
     let is_own = std::fs::symlink_metadata(dir)
         .is_ok_and(|status| status.is_dir() && std::os::unix::fs::MetadataExt::uid(&status) == own);
-    is_own && dir.join("objects").is_dir() && !roots.iter().any(|root| dir.starts_with(root))
+    // A working tree's private directory has its objects in the one that all share.
+    let common = first_line(&dir.join("commondir")).map(|line| dir.join(path_of(&line)));
+    let objects = common.unwrap_or_else(|| dir.to_owned()).join("objects");
+    is_own && objects.is_dir() && !roots.iter().any(|root| dir.starts_with(root))
 }
 
 /// Folders near the top of a root that are a repository's.

@@ -277,7 +277,9 @@ impl Guard {
         for dir in self.own_git_dirs(git_dirs_found) {
             let mut inner = inner_git_dirs(&dir);
             inner.sort_by_key(|dir| dir.components().count());
-            let foreign = foreign_worktrees(&dir, &self.places.write);
+            let mut foreign = foreign_worktrees(&dir, &self.places.write);
+            // Which the user has allowed although it names another working tree, or none.
+            foreign.retain(|dir| !self.followed.contains(dir));
             for (at, git_dir) in std::iter::once(&dir).chain(&inner).enumerate() {
                 self.note_git_dir(git_dir, &inner[at..], &foreign, view, &mut watch);
             }

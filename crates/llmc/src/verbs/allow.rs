@@ -38,15 +38,18 @@ pub(super) fn run(common: &Common, args: &AllowArgs) -> Result<ExitCode, Failure
     let mut allowed: Vec<Allowance> = Vec::new();
     for one in named {
         match checked(&loaded, store, one)? {
-            Checked::New(one) if allowed.contains(&one) => {}
-            Checked::New(one) => allowed.push(one),
+            Checked::New(new) => allowed.extend(new),
             Checked::Writable(path) => {
                 print(&format!("commands may write {} already", place(&path)))?;
             }
         }
     }
-    let known = store.allowances(&loaded.root).map_err(failed)?;
-    allowed.retain(|one| !known.0.contains(one));
+    let mut known = store.allowances(&loaded.root).map_err(failed)?.0;
+    allowed.retain(|one| {
+        let is_new = !known.contains(one);
+        known.push(one.clone());
+        is_new
+    });
     if allowed.is_empty() {
         print("nothing new to allow")?;
         return Ok(ExitCode::SUCCESS);
@@ -113,14 +116,14 @@ fn named(args: &AllowArgs) -> Result<Vec<Allowance>, Failure> {
 
 /// What a flag means on this machine now.
 enum Checked {
-    New(Allowance),
+    New(Vec<Allowance>),
     /// In a root, or a repository of one.
     Writable(PathBuf),
 }
 
 /// What it means, or why it cannot be allowed.
 fn checked(loaded: &LoadedConfig, store: &TrustStore, one: Allowance) -> Result<Checked, Failure> {
-    Ok(Checked::New(match one {
+    Ok(Checked::New(vec![match one {
         Allowance::Write(path) | Allowance::GitDir(path) => {
             return writable(loaded, store, &path);
         }
@@ -161,7 +164,7 @@ fn checked(loaded: &LoadedConfig, store: &TrustStore, one: Allowance) -> Result<
                 )));
             }
         },
-    }))
+    }]))
 }
 
 fn writable(loaded: &LoadedConfig, store: &TrustStore, path: &Path) -> Result<Checked, Failure> {
@@ -194,7 +197,12 @@ fn writable(loaded: &LoadedConfig, store: &TrustStore, path: &Path) -> Result<Ch
         Some((dir, git_dir)) if dir == path => {
             let is_own = status.uid() == rustix::process::geteuid().as_raw();
             match is_own && is_followed(&git_dir, &roots) {
-                true => Ok(Checked::New(Allowance::GitDir(git_dir))),
+                // A working tree's private directory is of use only with the one that all share.
+                true if git_dir == path => Ok(Checked::New(vec![Allowance::GitDir(git_dir)])),
+                true => Ok(Checked::New(vec![
+                    Allowance::GitDir(git_dir),
+                    Allowance::GitDir(path),
+                ])),
                 false if !is_own => Err(refused(&path, "it belongs to another user")),
                 false => Ok(Checked::Writable(path)),
             }
@@ -208,7 +216,7 @@ fn writable(loaded: &LoadedConfig, store: &TrustStore, path: &Path) -> Result<Ch
         )),
         None => match roots.iter().any(|root| path.starts_with(root)) {
             true => Ok(Checked::Writable(path)),
-            false => Ok(Checked::New(Allowance::Write(path))),
+            false => Ok(Checked::New(vec![Allowance::Write(path)])),
         },
     }
 }
@@ -311,7 +319,11 @@ fn remove(loaded: &LoadedConfig, store: &TrustStore, named: &[Allowance]) -> Res
 /// Whether a recorded allowance is the one that was typed.
 fn is_same(known: &Allowance, typed: &Allowance) -> bool {
     match (known, typed) {
-        (Allowance::Write(known) | Allowance::GitDir(known), Allowance::Write(typed))
+        // With a repository go the private directories of its working trees.
+        (Allowance::GitDir(known), Allowance::Write(typed)) => {
+            is_path(known, typed) || known.starts_with(real(typed).join("worktrees"))
+        }
+        (Allowance::Write(known), Allowance::Write(typed))
         | (Allowance::Read(known), Allowance::Read(typed))
         | (Allowance::Socket(known), Allowance::Socket(typed)) => is_path(known, typed),
         (Allowance::Host(known), Allowance::Host(typed)) => known.eq_ignore_ascii_case(typed),

@@ -122,18 +122,23 @@ fn a_socket_is_reached_once_it_is_allowed() {
     assert!(answer.contains("reached"), "{answer}");
 }
 
+/// Runs git in the folder that holds everything, and returns what it printed.
+fn git(workspace: &TestWorkspace, line: &str) -> String {
+    let mut command = workspace.command_of("sh");
+    command.current_dir(workspace.base()).args(["-c", line]);
+    let ended = TestProcess::start(command).finish();
+    assert_eq!(ended.code, Some(0), "{line}: {}", ended.stderr);
+    ended.stdout
+}
+
+const COMMIT: &str = "git -c user.name=a -c user.email=a@b commit -q";
+
 #[test]
 fn a_git_directory_is_allowed_under_guard() {
     let workspace = workspace("//- a.txt\none\n");
-    let git = |line: &str| {
-        let mut command = workspace.command_of("sh");
-        command.current_dir(workspace.base()).args(["-c", line]);
-        let ended = TestProcess::start(command).finish();
-        assert_eq!(ended.code, Some(0), "{line}: {}", ended.stderr);
-        ended.stdout
-    };
     git(
-        "git init -q --bare outside/remote.git && git -C w init -q && git -C w config user.email a@b && git -C w config user.name a",
+        &workspace,
+        "git init -q --bare outside/remote.git && git -C w init -q",
     );
     let mut client = classic(&workspace);
     run(&mut client, "true");
@@ -142,10 +147,9 @@ fn a_git_directory_is_allowed_under_guard() {
     }
     let remote = workspace.outside("remote.git");
     let remote = remote.to_str().unwrap();
-    let push =
-        format!("git add a.txt; git commit -qm one; git push -q {remote} HEAD:refs/heads/main");
+    let push = format!("git add a.txt; {COMMIT} -m one; git push -q {remote} HEAD:refs/heads/main");
     run(&mut client, &push);
-    let refs = || git("git -C outside/remote.git for-each-ref");
+    let refs = || git(&workspace, "git -C outside/remote.git for-each-ref");
     assert_eq!(refs(), "");
     let said = allow(&workspace, &["--yes", "--write", remote]).stdout;
     assert!(said.contains("use the git directory"), "{said}");
@@ -164,6 +168,40 @@ fn a_git_directory_is_allowed_under_guard() {
         &format!("git push -q {remote} HEAD:refs/heads/late"),
     );
     assert!(!refs().contains("refs/heads/late"));
+}
+
+/// Its `.git` file leads to a repository that does not point back, so it is not followed unless the user says so.
+#[test]
+fn a_working_tree_that_its_repository_does_not_know_is_allowed() {
+    let workspace = workspace("");
+    let main = workspace.outside("main");
+    let make = format!(
+        "git init -q outside/main && cd outside/main && {COMMIT} --allow-empty -m base && git worktree add -q ../../w -b tree"
+    );
+    git(&workspace, &make);
+    let private = main.join(".git/worktrees/w");
+    fs::write(private.join("gitdir"), "/nowhere/.git\n").unwrap();
+    let mut client = classic(&workspace);
+    run(&mut client, "true");
+    if !has_mounts(&mut client) {
+        return skip("no mount namespaces");
+    }
+    let commit = format!("echo a > f; git add f; {COMMIT} -m one");
+    run(&mut client, &commit);
+    let log = || git(&workspace, "git -C outside/main log --format=%s tree");
+    assert_eq!(log(), "base\n");
+    let private = private.to_str().unwrap();
+    allow(&workspace, &["--yes", "--write", private]);
+    let answer = run(&mut client, &commit);
+    assert_eq!(log(), "one\nbase\n", "{answer}");
+    let main = main.join(".git");
+    allow(&workspace, &["--remove", "--write", main.to_str().unwrap()]);
+    assert!(allow(&workspace, &[]).stdout.contains("nothing is allowed"));
+    run(
+        &mut client,
+        &format!("echo b > g; git add g; {COMMIT} -m two"),
+    );
+    assert_eq!(log(), "one\nbase\n");
 }
 
 /// A command that runs `llmc allow`, or writes the record, allows nothing.
