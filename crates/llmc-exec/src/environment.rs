@@ -57,6 +57,24 @@ pub(super) fn base_environment(settings: &Settings) -> Vec<(OsString, OsString)>
     select(settings, std::env::vars_os())
 }
 
+/// Variables that a shell sets for itself, which no command misses.
+const OF_THE_SHELL: [&str; 4] = ["_", "SHLVL", "PWD", "OLDPWD"];
+
+/// Names of this process's variables that commands do not get, the server's own ones aside.
+pub(super) fn withheld_names(settings: &Settings) -> Vec<String> {
+    withheld(settings, &std::env::vars_os().collect::<Vec<_>>())
+}
+
+fn withheld(settings: &Settings, own: &[(OsString, OsString)]) -> Vec<String> {
+    let passed = select(settings, own.iter().cloned());
+    let names = own.iter().filter_map(|(name, _)| name.to_str());
+    names
+        .filter(|name| !name.starts_with("LLMC_") && !OF_THE_SHELL.contains(name))
+        .filter(|name| !passed.iter().any(|(passed, _)| passed == name))
+        .map(str::to_owned)
+        .collect()
+}
+
 fn select(
     settings: &Settings,
     own: impl Iterator<Item = (OsString, OsString)>,
@@ -145,6 +163,16 @@ mod tests {
             "TERM=dumb",
         ];
         assert_eq!(names(&settings), wanted);
+        let all = own.map(|(name, value)| (name.into(), value.into()));
+        let wanted = [
+            "MY_TOKEN",
+            "AWS_ACCESS_KEY_ID",
+            "SSH_AUTH_SOCK",
+            "LD_PRELOAD",
+            "LC_SECRET",
+            "npm_config__auth",
+        ];
+        assert_eq!(withheld(&settings, &all), wanted);
         let restricted = Settings {
             profile: Profile::Restricted,
             env: Vec::new(),

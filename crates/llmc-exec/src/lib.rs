@@ -12,7 +12,8 @@
 //! is one run; [`Process`] is a run that outlives the call that started it.
 //!
 //! - [`Settings`], [`Limits`]: what the operator decided
-//! - [`ConfinementLevel`]: what the kernel enforces, in one line
+//! - [`ConfinementLevel`]: what the kernel enforces, in one line; [`BoundaryFacts`], [`PlaceRule`], [`HiddenFact`]: the rules in
+//!   force, by which a refusal is told from another failure
 //! - [`Program`]: an allowed name and the file it stands for
 //! - [`RunReport`], [`ExitStatus`], [`Stream`]: the result of a run
 //! - [`RunPipes`], [`RunLeash`]: a run that its caller talks to
@@ -35,6 +36,7 @@
 //! - [`helper_main`]: what `main` calls first
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
+mod boundary_facts;
 mod broker;
 mod cgroup;
 mod dir_watch;
@@ -83,6 +85,7 @@ mod view;
 mod word_split;
 mod worker;
 
+pub use boundary_facts::{BoundaryFacts, HiddenFact, PlaceRule};
 pub use error::{Error, Result};
 pub use exit_status::ExitStatus;
 pub use follow::{RunReport, Stream};

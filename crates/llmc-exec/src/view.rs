@@ -155,6 +155,46 @@ fn redacted_file(path: &Path) -> String {
     }
 }
 
+/// Whether a settings file holds the lines of this text and no others.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a settings file of the user's tool chain, not of the agent"
+)]
+pub(super) fn is_text_of(text: &str, path: &Path) -> bool {
+    // Both are read as lines, of which the last may lack its end.
+    let is_as_long = path.metadata().is_ok_and(|status| {
+        status.is_file() && text.len() as u64 - status.len().min(text.len() as u64) <= 1
+    });
+    let lines = |bytes: Vec<u8>| bytes.trim_ascii_end() == text.as_bytes().trim_ascii_end();
+    is_as_long && std::fs::read(path).is_ok_and(lines)
+}
+
+/// Whether a program of the host listens on a socket of this real name.
+pub(super) fn is_live_socket(real: &Path) -> bool {
+    let is_socket = real
+        .symlink_metadata()
+        .is_ok_and(|status| status.file_type().is_socket());
+    if !is_socket {
+        return false;
+    }
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "files of the kernel, not of the agent"
+    )]
+    let listed = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
+    let is_bound = listed("/proc/net/unix").lines().any(|line| {
+        // The name is the eighth field, as the program gave it: it may be relative, and through links.
+        let name = line.split_ascii_whitespace().nth(7).map(Path::new);
+        name.is_some_and(|name| match name.is_absolute() {
+            true => std::fs::canonicalize(name).is_ok_and(|name| name == real),
+            false => real.ends_with(name),
+        })
+    });
+    // A socket that was mounted into a container is not on its list of sockets.
+    let is_mounted = |line: &str| line.split(' ').nth(4).map(Path::new) == Some(real);
+    is_bound || listed("/proc/self/mountinfo").lines().any(is_mounted)
+}
+
 /// Sockets of the host that lie where a run could reach them, write roots included. One that is made later outside the
 /// run's own folders and the private layers (through which no socket of the host can be reached) is not covered for a run
 /// that has begun. `None` if there are too many to cover.
