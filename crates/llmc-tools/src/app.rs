@@ -30,6 +30,7 @@ use crate::script::Scripts;
 use crate::servers::ServerLink;
 use crate::shared_audit;
 use crate::shared_store::shared_database;
+use crate::shell::refusals::Explained;
 use crate::slots::CallSlots;
 use crate::state;
 use crate::tool::ToolDef;
@@ -50,6 +51,8 @@ pub struct App {
     database: Option<Database>,
     handles: HandleKeeper,
     processes: Processes,
+    /// Which refusals of the boundary its answers have explained.
+    explained: Explained,
     analyses: AnalysisState,
     commands: CommandKeeper,
     index: IndexKeeper,
@@ -158,6 +161,7 @@ impl App {
             files,
             linux,
             processes: Processes::default(),
+            explained: Explained::default(),
             analyses: AnalysisState::default(),
             commands: CommandKeeper::default(),
             index,
@@ -367,6 +371,11 @@ impl App {
     /// Programs that outlive the call that started them.
     pub fn processes(&self) -> &Processes {
         &self.processes
+    }
+
+    /// Which refusals of the boundary its answers have explained.
+    pub(crate) fn explained(&self) -> &Explained {
+        &self.explained
     }
 
     /// What recursive analyses share.

@@ -25,6 +25,7 @@ use crate::app::App;
 use crate::cx::{Caller, Cx};
 use crate::error::{Error, ErrorKind, Result};
 use crate::meant;
+use crate::shell::refusals;
 use crate::stubs;
 
 pub(crate) use answer::ScriptOutput;
@@ -148,6 +149,9 @@ pub(crate) async fn run(cx: &Cx, script: Script) -> Result<ScriptOutput> {
         }
         ScriptEnd::Failed(trouble) => {
             let effects = tools.effects();
+            let error = format!("{}\n{}", trouble.traceback, trouble.message);
+            let refused = refusals::notes_of_script(cx, &script.code, &outcome.output, error);
+            notes.extend(refused);
             Err(answer::failure(
                 &script.code,
                 outcome.output,

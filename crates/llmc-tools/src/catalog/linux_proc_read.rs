@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use super::args::{AtLeast, bounded};
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
-use crate::processes::{ProcessText, ReadRequest};
+use crate::processes::{Entry, ProcessText, ReadRequest};
 use crate::render::Document;
 use crate::servers::HomeArgument;
-use crate::shell;
+use crate::shell::{self, refusals};
 use crate::tool::{Effect, Tool};
 
 /// How long a read waits when the call does not say.
@@ -86,6 +86,7 @@ impl Tool for LinuxProcRead {
             let entry = cx.app().processes().get(cx.caller(), &args.proc_id)?;
             let read = cx.waiting(|| entry.read(&request, cancel))?;
             let mut notes = notes(cx, &read);
+            notes.extend(refused(cx, &entry, &read));
             if asked > request.timeout {
                 let most = request.timeout.as_secs();
                 notes.push(format!("timeout lowered to {most} s (mcp.exec.max_wait_s)"));
@@ -121,6 +122,14 @@ fn notes(cx: &Cx, read: &ProcessText) -> Vec<String> {
     let ending = read.ending.iter();
     notes.extend(ending.flat_map(|ending| ending_notes(cx, ending)));
     notes
+}
+
+/// What the boundary refused the process, by what this read returns. Its outputs come as one.
+fn refused(cx: &Cx, entry: &Entry, read: &ProcessText) -> Vec<String> {
+    let status = read.ending.as_ref().map(|ending| ending.status);
+    let ends = [String::new(), refusals::end_of(&read.text)];
+    let command = &entry.words.text;
+    refusals::notes(cx, command, entry.cwd.as_deref(), status, &ends)
 }
 
 /// Notes as one field, if there are any.

@@ -63,7 +63,7 @@ impl Tool for LinuxProcStart {
                 .linux()
                 .roots
                 .open_dir(args.cwd.as_deref().unwrap_or("."))?;
-            shell::git_refusal::check(cx, &words, &cwd.path.absolute())?;
+            shell::refusals::git::check(cx, &words, &cwd.path.absolute())?;
             let (app, caller) = (cx.app(), cx.caller());
             let env = caller.environment();
             let spec = caller.exec_request(&words.argv, &cwd, &env);

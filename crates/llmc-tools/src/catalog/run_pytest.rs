@@ -15,7 +15,7 @@ use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Family, Result};
 use crate::render::{AnswerRoom, Render, Rendition, Rest};
 use crate::shape::te_output;
-use crate::shell::{self, Capture};
+use crate::shell::{self, Capture, CommandWords};
 use crate::tool::{Effect, Tool};
 
 /// What is kept of each stream of a run that printed more than fits into memory.
@@ -147,8 +147,9 @@ fn run(
     cwd: &OpenDir,
     cancel: &CancelToken,
 ) -> Result<PytestOutput> {
+    let words = CommandWords::from_argv(argv.clone());
     let capture = shell::run_program(cx, program, argv, cwd, cancel)?;
-    let mut notes = notes(cx, &capture);
+    let mut notes = notes(cx, &capture, &words);
     let printed = capture.spool.merged().unwrap_or_else(|| {
         let [stdout, stderr] = capture.spool.ends(LONG_RUN_TAIL_BYTES);
         notes.push(format!(
@@ -212,7 +213,7 @@ impl Serialize for PytestOutput {
 }
 
 /// How it ended, where that says more than the counts, and what else the caller must know.
-fn notes(cx: &Cx, ran: &Capture) -> Vec<String> {
+fn notes(cx: &Cx, ran: &Capture, words: &CommandWords) -> Vec<String> {
     let mut notes = ran.notes.clone();
     match ran.status {
         None | Some(ExitStatus::Exited(0 | 1) | ExitStatus::Stopped) => {}
@@ -230,5 +231,8 @@ fn notes(cx: &Cx, ran: &Capture) -> Vec<String> {
         notes.push("ended: it printed too much".to_owned());
     }
     notes.extend(shell::taken_away(cx, &ran.quarantined));
+    notes.extend(shell::refusals::notes_of(
+        cx, words, None, ran.status, &ran.spool,
+    ));
     notes
 }

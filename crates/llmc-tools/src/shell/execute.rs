@@ -20,10 +20,11 @@ use super::document::{DocumentParts, document};
 use super::flags::Flags;
 use super::line::CommandWords;
 use super::output::{CommandOutput, RunOutput};
+use super::refusals::{self, git as git_refusal};
 use super::spool::{SharedSpool, Spool};
 use super::te_output::{OutputOwner, TeOutput};
 use super::wait::{WaitLimit, Waited, wait_for_end};
-use super::{TE, git_refusal, operator_te, report};
+use super::{TE, operator_te, report};
 use crate::budget;
 use crate::catalog::te_handle;
 use crate::cx::{Cx, Form, Surface};
@@ -517,8 +518,10 @@ fn present(
     capture: Capture,
 ) -> RunOutput {
     let late = late_notes(cx, &words, &capture);
+    let refused = refusals::notes_of(cx, &words, cwd.as_deref(), capture.status, &capture.spool);
     let mut notes = capture.notes;
     notes.extend(late);
+    notes.extend(refused);
     RunOutput::Command(Box::new(CommandOutput {
         words,
         cwd,
@@ -543,13 +546,6 @@ fn late_notes(cx: &Cx, words: &CommandWords, capture: &Capture) -> Vec<String> {
     }
     notes.extend(taken_away(cx, &capture.quarantined));
     let failed = capture.status.is_some_and(|status| !status.is_success());
-    if failed && words.text.contains("git") && is_printed(&capture.spool, "cross-device link") {
-        notes.push(
-            "LLMC shows each git directory as a mount of its own, so one cannot be moved into another: ask the user to run it \
-             in their own shell"
-                .to_owned(),
-        );
-    }
     let is_shell_line = words.argv.len() > 1 && words.argv.last() == Some(&words.text);
     let keeps_processes = cx.app().commands().is_ok_and(Runner::has_sessions);
     if capture.status.is_some()
@@ -560,14 +556,6 @@ fn late_notes(cx: &Cx, words: &CommandWords, capture: &Capture) -> Vec<String> {
         notes.push(background_jobs::ENDED_WITH_COMMAND.to_owned());
     }
     notes
-}
-
-/// Bytes of the ends of both outputs that are looked at for what a note explains.
-const EXPLAINED_BYTES: usize = 2048;
-
-fn is_printed(spool: &Spool, text: &str) -> bool {
-    let mut ends = spool.ends(EXPLAINED_BYTES).into_iter();
-    ends.any(|end| end.contains(text))
 }
 
 /// What is to be said about protected names that a command made or changed.

@@ -2,7 +2,7 @@
 //!
 //! - `line`: the words of a command, and which program prints its output
 //! - `execute`: from a `CommandRequest` to a `CommandOutput`, or to a background process
-//! - `git_refusal`: git commands that cannot succeed here
+//! - `refusals`: why something failed that works in the user's own shell
 //! - `wait`: how long a call waits
 //! - `spool`: the output while it arrives, in bounded memory
 //! - `condense`: what of it is shown; `output`: the same as a tool's output, which the seal finishes
@@ -22,12 +22,12 @@ mod document;
 mod execute;
 mod flags;
 mod folder;
-pub(crate) mod git_refusal;
 mod line;
 mod operator_te;
 pub(crate) mod output;
 mod previewed;
 mod raw;
+pub(crate) mod refusals;
 mod report;
 pub(crate) mod spool;
 mod te_output;

@@ -6,8 +6,8 @@ use llmc_exec::{ExitStatus, Io, ProcessOptions};
 use llmc_host::CancelToken;
 
 use super::execute::{MAX_OUTPUT_BYTES, RING_BYTES, feed, keep_left, taken_away};
-use super::git_refusal;
 use super::line::CommandWords;
+use super::refusals::{self, git as git_refusal};
 use super::spool::SharedSpool;
 use super::wait::{Waited, kill, wait_for_end};
 use crate::cx::Cx;
@@ -102,6 +102,18 @@ pub(crate) fn run_raw(cx: &Cx, request: RawRequest, cancel: &CancelToken) -> Res
         keep_left(cx, &request.words, &request.cwd, process, &spool);
     }
     let mut spool = printed;
+    let refused = refusals::notes_of(
+        cx,
+        &request.words,
+        request.cwd.as_deref(),
+        Some(status),
+        &spool,
+    );
+    for note in refused {
+        undone.push_str("LLMC: ");
+        undone.push_str(&note);
+        undone.push('\n');
+    }
     if spool.bytes() > MAX_CONTENT_BYTES {
         return Err(too_large(MAX_CONTENT_BYTES));
     }

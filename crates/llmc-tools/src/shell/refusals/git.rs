@@ -7,9 +7,9 @@ use std::path::{Component, Path, PathBuf};
 use llmc_config::ExecProfile;
 use llmc_exec::Protection;
 
-use super::line::{CommandWords, commands_of};
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
+use crate::shell::line::{CommandWords, commands_of};
 
 /// Options before git's own command that take a value.
 const GLOBAL_OPTIONS: [&str; 5] = ["-C", "-c", "--git-dir", "--work-tree", "--namespace"];
