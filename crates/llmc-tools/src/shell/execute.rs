@@ -545,7 +545,6 @@ fn late_notes(cx: &Cx, words: &CommandWords, capture: &Capture) -> Vec<String> {
         ));
     }
     notes.extend(taken_away(cx, &capture.quarantined));
-    let failed = capture.status.is_some_and(|status| !status.is_success());
     let is_shell_line = words.argv.len() > 1 && words.argv.last() == Some(&words.text);
     let keeps_processes = cx.app().commands().is_ok_and(Runner::has_sessions);
     if capture.status.is_some()
