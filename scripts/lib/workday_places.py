@@ -158,6 +158,93 @@ $ node -e 'require("fs").writeFileSync("../sibling/new.txt", "x")'
 < mkdir ../sibling
 c echo x >../sibling/new.txt
 
+== a script's subprocess writes to a folder beside the workspace
+? names sibling
+? expect explained
+< mkdir ../sibling
+e import subprocess; r = subprocess.run('echo x >../sibling/new.txt', shell=True, capture_output=True); print(r.stderr.decode()); r.check_returncode()
+
+== a script opens a file of the home directory for writing
+? expect explained
+e open('@HOME/new.txt', 'w').write('x')
+
+== a script removes a file of the home directory
+? expect explained
+< echo old >@HOME/old.txt
+e import os; os.remove('@HOME/old.txt')
+
+== a script reads the private key itself
+? expect explained
+< mkdir -m 700 @HOME/.ssh && echo 'PRIVATE KEY of mine' >@HOME/.ssh/id_rsa && chmod 600 @HOME/.ssh/id_rsa
+e print(open('@HOME/.ssh/id_rsa').read())
+
+== errors in German
+? if LC_ALL=C.UTF-8 LANGUAGE=de cat /missing 2>&1 | grep -q 'Datei oder Verzeichnis'
+? names new\.txt|~|@HOME
+? expect explained
+$ LC_ALL=C.UTF-8 LANGUAGE=de touch ~/new.txt
+
+== errors in Japanese
+? if LC_ALL=C.UTF-8 LANGUAGE=ja cat /missing 2>&1 | grep -qv 'No such file'
+? names id_rsa|\.ssh
+? expect explained
+< mkdir -m 700 @HOME/.ssh && echo 'PRIVATE KEY of mine' >@HOME/.ssh/id_rsa
+$ LC_ALL=C.UTF-8 LANGUAGE=ja cat ~/.ssh/id_rsa
+
+== a refusal in a pipeline that succeeds
+? names sibling
+? expect explained
+< mkdir ../sibling
+$ { echo x >../sibling/new.txt; } 2>&1 | tail -3
+
+== a refusal that the line passes over
+? names old\.txt|~|@HOME
+? expect explained
+< echo old >@HOME/old.txt
+$ rm ~/old.txt; echo done
+
+== tar, rsync-like copies and unzip into the home directory
+? names ~|@HOME
+? expect explained
+< mkdir d && echo x >d/f && tar cf d.tar d
+$ tar xf d.tar -C ~
+
+== a linker's output outside
+? need gcc
+? names sibling
+? expect explained
+< mkdir ../sibling && echo 'int main(void){return 0;}' >a.c
+$ gcc -o ../sibling/a a.c
+
+== sqlite3 on a database of the home directory
+? need sqlite3
+? names notes\.db|~|@HOME
+? expect explained
+? loose @HOME/notes.db
+< sqlite3 @HOME/notes.db 'create table t(a)'
+$ sqlite3 ~/notes.db 'insert into t values (1)'
+
+== java writes a file of the home directory
+? need javac java
+? names ~|@HOME
+? expect explained
+< printf 'public class A { public static void main(String[] a) throws Exception { new java.io.FileOutputStream(a[0]).write(1); } }\n' >A.java && javac A.java
+$ java -cp . A ~/new.txt
+
+== perl writes a file of the home directory
+? need perl
+? names ~|@HOME
+? expect explained
+$ perl -e 'open(F, ">", "$ENV{HOME}/new.txt") or die "cannot write $ENV{HOME}/new.txt: $!\n"'
+
+== a key is appended to a file in ~/.ssh
+? names \.ssh
+? expect explained
+? loose @HOME/.ssh
+< mkdir -m 700 @HOME/.ssh && echo x >@HOME/.ssh/config
+$ echo 'Host y' >>~/.ssh/config
+u cat @HOME/.ssh/config
+
 == a daemon writes to the home directory
 ? expect explained
 $ sh -c 'echo x >~/new.txt'

@@ -51,6 +51,8 @@ EXPLANATION = re.compile(
 )
 # A command that is refused before it starts has this error instead of an answer.
 REFUSED = "COMMAND_DENIED: refused by LLMC"
+# What a script is told that opens a file which it may not change.
+OUTSIDE = "outside the allowed roots"
 # What a program or the server keeps for itself: no user looks for it there.
 NOT_COMPARED = re.compile(
     r"(?:^|/)\.llmc(?:/|$)|^home/\.cargo/(?!bin(?:/|$))|^home/(?:\.cache|\.npm|\.local/state|\.rustup|\.java|\.psql_history"
@@ -82,7 +84,8 @@ done
 def explanation(text, own_text=False):
     """The line of an answer that explains it by LLMC's boundary, or None. `own_text`: every line of it is LLMC's."""
     for line in text.splitlines():
-        if line.startswith(REFUSED) or (line.startswith("# LLMC: ") or own_text) and EXPLANATION.search(line):
+        is_of_script = line.startswith("error: ") and OUTSIDE in line
+        if is_of_script or line.startswith(REFUSED) or (line.startswith("# LLMC: ") or own_text) and EXPLANATION.search(line):
             return line
     return None
 
@@ -277,10 +280,12 @@ class Served:
         if mark == "c":
             script = f"r = tools.run_cmd(command={line!r})\nprint(r)\nprint('exit', r.exit_code)"
             text, failed = self.server.call("execute_code", code=script)
+            # What a script prints of a command has its notes in brackets.
+            text = re.sub(r"^\[(.+)\]$", r"# LLMC: \1", text, flags=re.MULTILINE)
             return mcp_stdio.exit_code(text, failed), text.replace("\\# LLMC: ", "# LLMC: ")
         if mark == "e":
             text, failed = self.server.call("execute_code", code=line)
-            return 1 if failed else 0, text
+            return 1 if failed else 0, text.replace("\\# LLMC: ", "# LLMC: ")
         if mark == "r":
             text, failed = self.server.call("read_file", path=line)
             return 1 if failed else 0, text

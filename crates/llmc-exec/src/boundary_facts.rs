@@ -1,4 +1,4 @@
-//! What the boundary of commands allows, as facts by which a failure can be told from a refusal.
+//! What the boundary of commands allows, as facts that distinguish a refusal from another failure.
 //!
 //! The kernel reports a refused path to nobody. A caller that finds a path in the output of a command asks here what the
 //! boundary does with that place, so that an explanation rests on the rules in force and not on the text alone.
@@ -75,11 +75,13 @@ impl BoundaryFacts<'_> {
         if self.settings.writable().any(is_in) {
             return PlaceRule::Writable;
         }
-        if self.level.mountns && OWN_DIRS.iter().any(|dir| real.starts_with(dir)) {
-            return PlaceRule::Own;
+        if let Some(rule) = self.rule_in_layers(real) {
+            return rule;
         }
-        if self.is_private(real) {
-            return PlaceRule::Private;
+        let shown = self.settings.read_roots.iter().chain(&self.settings.home);
+        let is_shown = shown.into_iter().any(is_in);
+        if self.level.mountns && !is_shown && OWN_DIRS.iter().any(|dir| real.starts_with(dir)) {
+            return PlaceRule::Own;
         }
         let seen = self.settings.sees.as_ref();
         match seen.is_none_or(|seen| seen.iter().any(is_in)) {
@@ -88,20 +90,19 @@ impl BoundaryFacts<'_> {
         }
     }
 
-    fn is_private(&self, real: &Path) -> bool {
+    /// What the private layer over the home directory, or over a folder of a tool chain elsewhere, makes of a place in it.
+    fn rule_in_layers(&self, real: &Path) -> Option<PlaceRule> {
         let mut layers = self.layers.iter().filter(|layer| layer.store.is_some());
-        layers.any(|layer| {
-            let Ok(inside) = real.strip_prefix(&layer.path) else {
-                return false;
-            };
-            let is_home = self.settings.home.as_ref() == Some(&layer.path);
-            let first = inside.components().next();
-            !is_home
-                || first.is_some_and(|name| {
-                    TOOL_FOLDERS
-                        .iter()
-                        .any(|folder| name.as_os_str() == *folder)
-                })
+        let (layer, inside) =
+            layers.find_map(|layer| Some((layer, real.strip_prefix(&layer.path).ok()?)))?;
+        if self.settings.home.as_ref() != Some(&layer.path) {
+            return Some(PlaceRule::Private);
+        }
+        let first = inside.components().next().map(|name| name.as_os_str());
+        let mut folders = TOOL_FOLDERS.iter();
+        Some(match folders.any(|folder| first == Some(folder.as_ref())) {
+            true => PlaceRule::Private,
+            false => PlaceRule::ReadOnly,
         })
     }
 
@@ -136,14 +137,25 @@ impl BoundaryFacts<'_> {
         let Some(state) = &self.settings.state_dir else {
             return Vec::new();
         };
-        let dir = state.join("caches").join(file_name_of(principal));
+        // Servers of one workspace have folders of their own, which end in a number.
+        let name = file_name_of(principal);
+        let is_of_principal = |found: &str| {
+            let rest = found.strip_prefix(&name);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        let stores = std::fs::read_dir(state.join("caches"));
+        let stores = stores.into_iter().flatten().flatten();
+        let stores = stores.filter(|entry| is_of_principal(&entry.file_name().to_string_lossy()));
         let layers = self.layers.iter().filter(|layer| layer.store.is_some());
-        layers
-            .map(|layer| {
-                let upper = dir.join(file_name_of(&layer.path)).join("upper");
-                (layer.path.clone(), upper)
-            })
-            .collect()
+        let layers: Vec<&Path> = layers.map(|layer| layer.path.as_path()).collect();
+        let mut dirs = Vec::new();
+        for store in stores {
+            dirs.extend(layers.iter().map(|layer| {
+                let upper = store.path().join(file_name_of(layer)).join("upper");
+                (layer.to_path_buf(), upper)
+            }));
+        }
+        dirs
     }
 }
 

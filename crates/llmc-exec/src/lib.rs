@@ -13,7 +13,7 @@
 //!
 //! - [`Settings`], [`Limits`]: what the operator decided
 //! - [`ConfinementLevel`]: what the kernel enforces, in one line; [`BoundaryFacts`], [`PlaceRule`], [`HiddenFact`]: the rules in
-//!   force, by which a refusal is told from another failure
+//!   force, which distinguish a refusal from another failure
 //! - [`Program`]: an allowed name and the file it stands for
 //! - [`RunReport`], [`ExitStatus`], [`Stream`]: the result of a run
 //! - [`RunPipes`], [`RunLeash`]: a run that its caller talks to

@@ -110,7 +110,7 @@ pub(crate) fn run_raw(cx: &Cx, request: RawRequest, cancel: &CancelToken) -> Res
         &spool,
     );
     for note in refused {
-        undone.push_str("LLMC: ");
+        undone.push_str("# LLMC: ");
         undone.push_str(&note);
         undone.push('\n');
     }

@@ -9,6 +9,7 @@ use super::TE;
 use super::execute::{MAX_OUTPUT_BYTES, TIMEOUT_TAIL_BYTES, program_name};
 use super::flags::Flags;
 use super::line::CommandWords;
+use super::refusals;
 use super::spool::Spool;
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
@@ -129,6 +130,15 @@ pub(crate) fn run_on_view(
             layered.capacity() >> 20
         ));
     }
+    let cwd = command.cwd.path.absolute();
+    let cwd = cwd.to_string_lossy();
+    notes.extend(refusals::notes_of(
+        cx,
+        command.words,
+        Some(&cwd),
+        Some(report.status),
+        &spool,
+    ));
     Ok(ViewedRun {
         status: report.status,
         output_capped: report.output_capped,

@@ -104,6 +104,7 @@ mod rag_builders;
 mod rag_disk;
 mod rag_hostile;
 mod rag_whole;
+mod refusals;
 mod resources;
 mod rlm;
 mod run_compare;

@@ -97,10 +97,7 @@ impl InstallWatch {
         let since = seen.newest.max(self.began);
         let mut found = Vec::new();
         for (user_dir, upper) in layers {
-            for dir in INSTALL_DIRS
-                .iter()
-                .flat_map(|pattern| expand(upper, pattern))
-            {
+            for dir in install_dirs(user_dir, upper) {
                 let Ok(status) = dir.symlink_metadata() else {
                     continue;
                 };
@@ -127,6 +124,21 @@ impl InstallWatch {
         }
         found
     }
+}
+
+/// The folders of a layer where programs and packages are. A layer may be the home directory, or one of its tool folders.
+fn install_dirs(user_dir: &Path, upper: &Path) -> Vec<PathBuf> {
+    let name = user_dir.file_name().and_then(|name| name.to_str());
+    let of_folder = INSTALL_DIRS.iter().filter_map(|pattern| {
+        let (first, rest) = pattern.split_once('/')?;
+        (Some(first) == name).then_some(rest)
+    });
+    let mut patterns: Vec<&str> = of_folder.collect();
+    if patterns.is_empty() {
+        patterns.extend(INSTALL_DIRS);
+    }
+    let dirs = patterns.into_iter();
+    dirs.flat_map(|pattern| expand(upper, pattern)).collect()
 }
 
 /// What was installed, as the subject of an explanation.
@@ -184,9 +196,9 @@ mod tests {
         let watch = InstallWatch::default();
         let layers = [(PathBuf::from("/home/u"), upper.clone())];
         let look = || watch.look("local", &layers);
-        assert_eq!(look(), [PathBuf::new(); 0]);
+        assert_eq!(look(), Vec::<PathBuf>::new());
         std::fs::write(upper.join(".cargo/registry/index"), "").unwrap();
-        assert_eq!(look(), [PathBuf::new(); 0]);
+        assert_eq!(look(), Vec::<PathBuf>::new());
         std::fs::create_dir(site.join("tiny")).unwrap();
         std::fs::create_dir(site.join("tiny-1.0.dist-info")).unwrap();
         std::fs::create_dir(upper.join(".cargo/bin")).unwrap();
@@ -194,13 +206,24 @@ mod tests {
         let package = "/home/u/.local/lib/python3.13/site-packages/tiny";
         let wanted = [package, "/home/u/.cargo/bin/tool"].map(PathBuf::from);
         assert_eq!(look(), wanted);
-        assert_eq!(look(), [PathBuf::new(); 0]);
+        assert_eq!(look(), Vec::<PathBuf>::new());
         assert_eq!(
             subject(&[wanted.clone(), wanted].concat(), |path| path
                 .display()
                 .to_string()),
             format!("{package}, /home/u/.cargo/bin/tool, {package} and 1 more")
         );
+    }
+
+    #[test]
+    fn a_layer_may_be_a_tool_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let watch = InstallWatch::default();
+        let tools = dir.path().join("share/uv/tools/ruff");
+        std::fs::create_dir_all(&tools).unwrap();
+        let layers = [("/home/u/.local".into(), dir.path().to_owned())];
+        let wanted = PathBuf::from("/home/u/.local/share/uv/tools/ruff");
+        assert_eq!(watch.look("local", &layers), [wanted]);
     }
 
     #[test]
@@ -214,6 +237,6 @@ mod tests {
             ..InstallWatch::default()
         };
         let layers = [("/home/u".into(), dir.path().to_owned())];
-        assert_eq!(watch.look("local", &layers), [PathBuf::new(); 0]);
+        assert_eq!(watch.look("local", &layers), Vec::<PathBuf>::new());
     }
 }

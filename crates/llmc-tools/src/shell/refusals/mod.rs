@@ -199,8 +199,9 @@ fn without_repeats(found: Vec<Refusal>) -> Vec<Refusal> {
 impl Search<'_> {
     /// What was refused in a line with an error, if the boundary did that.
     fn explain(&self, errno: Errno, line: &str, before: &[&str]) -> Option<Refusal> {
-        if !errno.has_place() && errnos_of(self.ended.command).contains(&errno) {
-            // The command prints that text, or looks for it.
+        // The command prints that line itself.
+        let is_quoted = self.ended.command.contains(line.trim());
+        if is_quoted || !errno.has_place() && self.prints(errno) {
             return None;
         }
         match errno {
@@ -231,6 +232,11 @@ impl Search<'_> {
             Errno::TooManyFiles => signs::too_many_files(self),
             Errno::Unreachable => signs::no_network(self),
         }
+    }
+
+    /// Whether the command itself holds an error's text: it prints that, or looks for it.
+    fn prints(&self, errno: Errno) -> bool {
+        errnos_of(self.ended.command).contains(&errno)
     }
 
     fn has_failed(&self) -> bool {

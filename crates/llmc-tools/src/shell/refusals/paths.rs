@@ -57,8 +57,9 @@ impl PathBase {
         for pair in words.windows(2) {
             let [verb, dir] = pair else { continue };
             if base.dirs.len() < MAX_DIRS && matches!(verb.as_str(), "cd" | "-C" | "pushd") {
-                let last = base.dirs.last().cloned().unwrap_or_default();
-                base.dirs.push(real_path(&last.join(dir)));
+                // The last of them is below the folder that the command is in by then.
+                let place = base.places(dir).pop();
+                base.dirs.extend(place.map(|place| real_path(&place)));
             }
         }
         base
@@ -216,9 +217,13 @@ mod tests {
     #[test]
     fn names_stand_for_places_of_each_folder_of_the_command() {
         let home = Path::new("/nowhere/u");
-        let base = PathBase::new(Some(home), Path::new("/w"), "cd sub && cd $HOME/x; ls");
+        let base = PathBase::new(
+            Some(home),
+            Path::new("/w"),
+            "cd sub && cd $HOME/x; tar xf a -C ~",
+        );
         let places = base.places("n");
-        let wanted = ["/w/n", "/w/sub/n", "/nowhere/u/x/n"];
+        let wanted = ["/w/n", "/w/sub/n", "/nowhere/u/x/n", "/nowhere/u/n"];
         assert_eq!(places, wanted.map(PathBuf::from));
         assert_eq!(base.places("~/n"), [PathBuf::from("/nowhere/u/n")]);
         assert_eq!(base.shown(Path::new("/nowhere/u/n")), "~/n");

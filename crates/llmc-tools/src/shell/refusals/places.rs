@@ -8,16 +8,19 @@ use llmc_host::is_protected_name;
 use rustix::process::geteuid;
 
 use super::cause::{Cause, Refusal};
+use super::errno::Errno;
 use super::host::{is_socket, may_connect, may_open_for_writing, may_read, may_write, real_path};
 use super::paths::candidates;
 use super::{MAX_COMMAND_BYTES, Search, clipped};
 
 /// Places of the machine in whose stead commands have their own.
-const SHARED_DIRS: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
+const SHARED_DIRS: [&str; 3] = ["/tmp", "/dev/shm", "/run"];
 /// Commands that print their words and open nothing.
 const PRINTING: [&str; 3] = ["echo ", "printf ", "git commit"];
-/// Words by which a command gives a file another user's rights.
-const SET_ID_WORDS: [&str; 4] = ["u+s", "g+s", "+s", "ug+s"];
+/// Words of a command that sets the mode of files, how a mode in letters asks for a set-id bit, and how such bits are shown.
+const MODE_WORDS: [&str; 3] = ["chmod", "install", "mode"];
+const SET_ID_SUFFIX: &str = "+s";
+const SHOWN_SET_ID: [&str; 2] = ["rws", "r-s"];
 
 impl Search<'_> {
     /// A place that the user may write and commands may not, named in the line, in those before it, or in the command.
@@ -31,7 +34,7 @@ impl Search<'_> {
             return Some(found);
         }
         // A line that names a place which commands may write tells of another fault.
-        if self.names_writable(line) {
+        if self.names_writable(line) || self.prints(Errno::ReadOnly) {
             return None;
         }
         let before = before.iter().find_map(in_line);
@@ -76,14 +79,14 @@ impl Search<'_> {
 
     fn read_only_place(&self, path: &Path) -> Option<Refusal> {
         let real = real_path(path);
+        if !may_write(&real) {
+            return None;
+        }
         if let Some(hidden) = self.hidden_at(&real) {
             return Some(match hidden.is_settings {
                 true => Refusal::new(Cause::UserSettings, self.base.shown(&real)),
                 false => self.hidden_refusal(&real, hidden),
             });
-        }
-        if !may_write(&real) {
-            return None;
         }
         if self.is_protected(&real) {
             return Some(Refusal::new(Cause::Protected, self.named(path, &real)));
@@ -178,8 +181,7 @@ impl Search<'_> {
         }
         let is_name = real
             .file_name()
-            .and_then(|name| name.to_str())
-            .is_some_and(|name| name != ".git" && is_protected_name(name.as_bytes()));
+            .is_some_and(|name| name != ".git" && is_protected_name(name.as_encoded_bytes()));
         let mut files = self.facts.settings.protected.iter();
         is_name || files.any(|file| file == real)
     }
@@ -301,37 +303,36 @@ impl Search<'_> {
         if !self.facts.level.seccomp {
             return None;
         }
-        let is_octal = |word: &&String| {
+        let is_octal = |word: &str| {
             let digits = word.trim_start_matches("0o").trim_start_matches('0');
-            digits.len() == 4
+            let sets_mode = MODE_WORDS
+                .iter()
+                .any(|sign| self.ended.command.contains(sign));
+            sets_mode
+                && digits.len() == 4
                 && digits.starts_with(['2', '4', '6'])
                 && digits.bytes().all(|b| (b'0'..b'8').contains(&b))
         };
-        let mut words = self.words.iter();
-        let is_asked = words.any(|word| SET_ID_WORDS.iter().any(|sign| word.ends_with(sign)))
-            || self.words.iter().any(|word| is_octal(&word))
-            || line.contains("rws")
-            || line.contains("r-s");
-        let mut places = candidates(line)
-            .into_iter()
-            .flat_map(|name| self.base.places(name));
-        let found = places.find(|path| {
-            is_asked
-                && path.metadata().is_ok_and(|status| {
-                    status.uid() == geteuid().as_raw()
-                        && self.facts.rule(&real_path(path)) != PlaceRule::ReadOnly
-                })
-        });
-        let found = match found {
-            Some(found) => self.base.shown(&found),
-            // What was being made may be gone again, or in the session's `/tmp`.
-            None if is_asked => candidates(line)
-                .into_iter()
-                .find(|name| !name.contains(' '))?
-                .to_owned(),
-            None => return None,
+        let is_set = |word: &String| word.ends_with(SET_ID_SUFFIX) || is_octal(word);
+        if !self.words.iter().any(is_set) && !SHOWN_SET_ID.iter().any(|bits| line.contains(bits)) {
+            return None;
+        }
+        let names = candidates(line).into_iter();
+        let places: Vec<PathBuf> = names.flat_map(|name| self.base.places(name)).collect();
+        let is_own = |path: &&PathBuf| {
+            path.metadata()
+                .is_ok_and(|status| status.uid() == geteuid().as_raw())
         };
-        Some(Refusal::new(Cause::SetIdBits, found))
+        if let Some(found) = places.iter().find(is_own) {
+            let is_refused = self.facts.rule(&real_path(found)) != PlaceRule::ReadOnly;
+            let refusal = || Refusal::new(Cause::SetIdBits, self.base.shown(found));
+            return is_refused.then(refusal);
+        }
+        // What was being made may be gone again, or in the session's `/tmp`.
+        let is_foreign = places.iter().any(|path| path.exists());
+        let mut names = candidates(line).into_iter();
+        let name = names.find(|name| !is_foreign && !name.contains(' '))?;
+        Some(Refusal::new(Cause::SetIdBits, name))
     }
 
     /// A full `/tmp` of the session, where the machine's has room.

@@ -52,8 +52,7 @@ impl Search<'_> {
     /// have had the same one.
     fn of_user(&self, pid: i32, files: &[(std::path::PathBuf, i32)]) -> Option<Refusal> {
         let text = pid.to_string();
-        let is_meant = self.words.iter().any(|word| *word == text)
-            || files.iter().any(|(_, number)| *number == pid);
+        let is_meant = self.words.contains(&text) || files.iter().any(|(_, number)| *number == pid);
         (is_meant && is_own_process(pid)).then(|| Refusal::new(Cause::ForeignProcess, text))
     }
 

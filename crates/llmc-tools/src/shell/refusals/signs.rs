@@ -6,6 +6,7 @@ use llmc_exec::BoundaryFacts;
 use rustix::process::{Resource, geteuid};
 
 use super::cause::{Cause, Refusal};
+use super::errno::Errno;
 use super::host::{
     is_listening, is_socket, may_connect, may_make_namespaces, may_trace, own_limit, real_path,
 };
@@ -175,6 +176,9 @@ pub(super) fn silent(ended: &Ended<'_>, facts: &BoundaryFacts<'_>) -> Option<Ref
 /// A program that may not trace another, or make namespaces, and says so with the error "not permitted".
 pub(super) fn not_permitted(search: &Search<'_>, line: &str) -> Option<Refusal> {
     let lower = line.to_ascii_lowercase();
+    if search.prints(Errno::NotPermitted) {
+        return None;
+    }
     if search.facts.level.seccomp
         && TRACING_CALLS.iter().any(|call| lower.contains(call))
         && may_trace()
