@@ -31,6 +31,9 @@ pub use upgrade::{SqlUpgrade, upgrade};
 
 /// How long a call waits for another process before it fails as busy.
 pub const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a call waits that follows another one which has waited in vain within this time.
+const LOCKED_RETRY_TIMEOUT: Duration = Duration::from_millis(40);
+const LOCKED_MEMORY: Duration = Duration::from_secs(10);
 const LOCKED: &str = "locked by another process";
 
 /// The shape of one kind of file.
@@ -60,6 +63,9 @@ pub struct SqlStore {
     schema: SqlSchema,
     lock_timeout: Duration,
     state: Mutex<State>,
+    /// When another process was last waited for in vain. The waits that follow are short, so that a call of many transactions
+    /// waits once.
+    locked: Mutex<Option<Instant>>,
 }
 
 /// Where the data lives.
@@ -92,6 +98,7 @@ impl SqlStore {
             schema,
             lock_timeout,
             state: Mutex::new(State::Open(conn)),
+            locked: Mutex::default(),
         })
     }
 
@@ -129,15 +136,28 @@ impl SqlStore {
         let conn = self
             .connection(&mut state)
             .map_err(TransactionError::Unavailable)?;
+        let mut locked = self.locked.lock().unwrap_or_else(PoisonError::into_inner);
+        let was_locked = locked.is_some_and(|at| at.elapsed() < LOCKED_MEMORY);
         let done = (|| {
+            conn.busy_timeout(match was_locked {
+                true => LOCKED_RETRY_TIMEOUT.min(self.lock_timeout),
+                false => self.lock_timeout,
+            })?;
             let tx = conn.transaction_with_behavior(behavior)?;
             let value = work(&tx)?;
             tx.commit()?;
             Ok(value)
         })();
+        // A read does not show that writes work again.
+        if done.is_ok() && matches!(behavior, TransactionBehavior::Immediate) {
+            *locked = None;
+        }
         done.map_err(|error: E| match error.as_sql() {
             Some(sql) => {
                 let unavailable = describe(sql);
+                if unavailable.is_locked() {
+                    *locked = Some(Instant::now());
+                }
                 if is_damage(sql) {
                     *state = State::Damaged;
                 }

@@ -95,7 +95,7 @@ impl Recording {
         if scope == RecordingScope::Everything {
             if let Err(error) = begin_all(inner, &mut notes) {
                 notes.was_ready = false;
-                notes.problem = Some(error.to_string());
+                notes.problem = Some(why_not_recorded(&error));
             }
             notes.head = head::checked_out(&inner.files.roots);
         }
@@ -121,7 +121,7 @@ impl Recording {
             return;
         }
         if let Err(error) = self.keep_before(path, &key, &mut notes) {
-            notes.problem = Some(error.to_string());
+            notes.problem = Some(why_not_recorded(&error));
         }
     }
 
@@ -263,7 +263,7 @@ impl Recording {
                 Ok(Some(recorded))
             }
             Ok(None) => Ok(problem.map(not_recorded)),
-            Err(error) => Ok(Some(not_recorded(error.to_string()))),
+            Err(error) => Ok(Some(not_recorded(why_not_recorded(&error)))),
         }
     }
 
@@ -372,6 +372,13 @@ impl Drop for Recording {
 enum RecordingEnd {
     Final,
     GoesOn,
+}
+
+fn why_not_recorded(error: &Error) -> String {
+    match error {
+        Error::Unavailable(_) => format!("the change is not recorded, {error}"),
+        _ => error.to_string(),
+    }
 }
 
 fn not_recorded(why: String) -> Recorded {

@@ -32,9 +32,9 @@ use rows::{
 
 /// The store's file in the state directory.
 const STORE_FILE: &str = "history.db";
-/// How long a call waits for what other servers record: longer than elsewhere, since without it a change cannot be undone,
-/// and well below the time limit of file calls (`mcp.tools.read_timeout`), since a stopped server may never release it.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(4);
+/// How long a call waits for what other servers record, all its transactions together: a stopped server may never release
+/// it, and the answer then says that the change is not recorded.
+const LOCK_TIMEOUT: Duration = Duration::from_millis(1_500);
 /// Pages given back to the file system at a time.
 const SHRINK_PAGES: u32 = 2_000;
 /// Files of the first snapshot that are read while calls wait.

@@ -316,3 +316,29 @@ fn a_call_that_is_recorded_twice_at_once_is_one_entry() {
     assert_eq!(both.len(), 1);
     assert!(recording.finish().unwrap().is_none());
 }
+
+/// What a server that was stopped in a transaction does to the others.
+#[test]
+fn a_database_that_is_held_costs_a_call_little_and_the_answer_says_what_is_lost() {
+    let test = TestHistory::with(&[("a", "a0")], HistorySettings::default());
+    if test.history.0.store.is_shared() {
+        return;
+    }
+    let holder = rusqlite::Connection::open(test.path(".llmc/history.db")).unwrap();
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let begun = std::time::Instant::now();
+    let recorded = test.command(|| test.write("a", "a1")).unwrap();
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    let why = recorded.not_undoable.expect("a reason");
+    assert!(why.contains("the change is not recorded"), "{why}");
+    // Those that follow do not wait again.
+    let begun = std::time::Instant::now();
+    test.command(|| test.write("a", "a2"));
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    holder.execute_batch("COMMIT").unwrap();
+    let id = test.command_id(|| test.write("a", "a3"));
+    test.undo(id);
+    assert_eq!(test.read("a"), "a2");
+}
