@@ -196,7 +196,6 @@ $ kill "$(cat s.pid)"
 = cat ~/notes.txt
 
 == the environment passes
-? today unexplained
 = printenv RUST_LOG DATABASE_URL
 
 == the owner of a file as root
@@ -258,13 +257,13 @@ u cat /etc/planted 2>/dev/null; rm -f /etc/planted
 == /etc/shadow as root
 ? only root
 ? hides root:
-? today EFFECT
+? today unexplained
 $ cat /etc/shadow
 
 == another user's home as root
 ? only root
 ? hides of another user
-? today EFFECT
+? today unexplained
 $ cat /home/other/secret.txt
 
 == a private key

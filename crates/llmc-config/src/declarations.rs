@@ -146,8 +146,16 @@ settings! {
         caches: CachePolicy = choice(CachePolicy::Private).security(),
         /// How large the private layer of one principal may grow, in bytes, before the next start recreates it.
         cache_max_bytes: u64 = positive(10_737_418_240).security(),
-        /// Further environment variables that commands inherit; secrets are never passed on.
+        /// Environment variables that commands inherit although they look like secrets. `LLMC_*` is never passed on.
         env: Vec<String> = list(EnvName, &[]).security(),
+        /// Bytes of memory that all processes of a command may use together.
+        max_memory: Option<u64> = unset(positive(8_589_934_592))
+            .rule("three quarters of the machine's memory").security(),
+        /// Processes and threads that a command may have.
+        max_processes: u64 = positive(2_048).security(),
+        /// Bytes that commands may keep in `/tmp`, and in `/dev/shm`.
+        max_tmp: Option<u64> = unset(positive(1_073_741_824))
+            .rule("a quarter of the machine's memory").security(),
         /// Whether commands have a network.
         network: bool = flag(true)
             .rule("`false` in exec profile `restricted`, else as `mcp.tools.allow_outbound_network`")

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use ulid::Ulid;
 
-use super::memory::run_memory_bytes;
 use super::settings::Limits;
 
 /// Where the hierarchy is mounted.
@@ -76,10 +75,7 @@ impl RunCgroup {
         std::fs::create_dir(&dir)?;
         let opened = write(&dir.join("pids.max"), &limits.processes.to_string())
             .and_then(|()| match limits.memory_bytes {
-                Some(bytes) => write(
-                    &dir.join("memory.max"),
-                    &run_memory_bytes(bytes).to_string(),
-                ),
+                Some(bytes) => write(&dir.join("memory.max"), &bytes.to_string()),
                 None => Ok(()),
             })
             .and_then(|()| File::options().write(true).open(dir.join("cgroup.procs")));
@@ -291,7 +287,7 @@ mod tests {
         let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
         assert_eq!(read("pids.max"), "20\n");
         let bytes = read("memory.max").trim().parse::<u64>().unwrap();
-        assert!(bytes <= run_memory_bytes(64 << 20), "{bytes}");
+        assert!(bytes <= 64 << 20, "{bytes}");
         let mut shell = shell_in(
             &dir,
             "for n in $(seq 100); do sleep 1000 & done; sleep 1000",

@@ -1,50 +1,26 @@
-//! The environment variables a command starts with.
+//! The environment variables a command starts with: the server's own, less what looks like a secret.
 //!
-//! The list is closed: a variable that is not named here or by the operator does not reach a command, and a variable whose
-//! name looks like a secret never does.
+//! Profile `restricted`, interpreters of scripts and the server's own git get a closed list instead, since variables decide what
+//! programs load and run. The server's own settings (`LLMC_*`) never reach a command.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::settings::{Profile, Settings};
+use super::secret_variables::is_secret;
+use super::settings::{Children, Profile, Settings};
 
-/// Variables of every command, beside `PATH`, `TERM` and those whose names start with `LC_`.
-const INHERITED: [&str; 5] = ["HOME", "LANG", "TZ", "USER", "LOGNAME"];
+/// The closed list, beside those whose names start with `LC_`.
+const CLOSED_LIST: [&str; 7] = ["PATH", "TERM", "HOME", "LANG", "TZ", "USER", "LOGNAME"];
 
-/// Variables by which tool chains find their folders. Not passed on in the restricted profile.
-const TOOL_CHAIN: [&str; 7] = [
-    "VIRTUAL_ENV",
-    "CARGO_HOME",
-    "RUSTUP_HOME",
-    "GOPATH",
-    "JAVA_HOME",
-    "NVM_DIR",
-    "CI",
-];
+/// Set for every command: a root is a mount of its own, and git would not look for a repository above it.
+pub(super) const GIT_DISCOVERY: &str = "GIT_DISCOVERY_ACROSS_FILESYSTEM";
 
-/// Parts of the names of variables that hold secrets.
-const SECRET_PARTS: [&str; 13] = [
-    "TOKEN",
-    "SECRET",
-    "PASSWORD",
-    "PASSWD",
-    "PASSPHRASE",
-    "API_KEY",
-    "APIKEY",
-    "ACCESS_KEY",
-    "PRIVATE_KEY",
-    "CREDENTIAL",
-    "AUTH_SOCK",
-    "_AUTH",
-    "COOKIE",
-];
+/// How the names of the server's own settings begin.
+const OWN_PREFIX: &str = "LLMC_";
 
-/// Whether a variable's name says that its value is a secret.
-pub(crate) fn is_secret_variable(name: &str) -> bool {
-    let name = name.to_ascii_uppercase();
-    SECRET_PARTS.iter().any(|part| name.contains(part))
-}
+/// What the server's shell has left about itself; a command's shell sets its own.
+const OF_SHELL: [&str; 3] = ["PWD", "OLDPWD", "_"];
 
 /// Whether an environment variable can have this name.
 pub(super) fn is_variable(name: &OsStr) -> bool {
@@ -52,44 +28,69 @@ pub(super) fn is_variable(name: &OsStr) -> bool {
     !bytes.is_empty() && !bytes.iter().any(|b| matches!(b, b'=' | 0))
 }
 
+/// Whether a variable is on the closed list.
+pub(super) fn is_on_closed_list(name: &OsStr) -> bool {
+    name.as_bytes().starts_with(b"LC_") || CLOSED_LIST.iter().any(|other| name == *other)
+}
+
 /// The variables of this process that commands inherit, `PATH` and `TERM`.
 pub(super) fn base_environment(settings: &Settings) -> Vec<(OsString, OsString)> {
     select(settings, std::env::vars_os())
 }
 
-/// Variables that a shell sets for itself, which no command misses.
-const OF_THE_SHELL: [&str; 4] = ["_", "SHLVL", "PWD", "OLDPWD"];
-
-/// Names of this process's variables that commands do not get, the server's own ones aside.
-pub(super) fn withheld_names(settings: &Settings) -> Vec<String> {
-    withheld(settings, &std::env::vars_os().collect::<Vec<_>>())
+/// Names of this process's variables that commands do not get because they look like secrets, sorted.
+pub fn withheld_names(settings: &Settings) -> Vec<String> {
+    withheld(settings, std::env::vars_os())
 }
 
-fn withheld(settings: &Settings, own: &[(OsString, OsString)]) -> Vec<String> {
-    let passed = select(settings, own.iter().cloned());
-    let names = own.iter().filter_map(|(name, _)| name.to_str());
+fn withheld(settings: &Settings, own: impl Iterator<Item = (OsString, OsString)>) -> Vec<String> {
+    let mut names: Vec<String> = own
+        .filter(|(name, value)| Passing::of(settings, name, value) == Passing::Withheld)
+        .map(|(name, _)| name.to_string_lossy().into_owned())
+        .collect();
+    names.sort();
     names
-        .filter(|name| !name.starts_with("LLMC_") && !OF_THE_SHELL.contains(name))
-        .filter(|name| !passed.iter().any(|(passed, _)| passed == name))
-        .map(str::to_owned)
-        .collect()
+}
+
+/// What becomes of a variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Passing {
+    Passes,
+    /// It looks like a secret, and the operator has not named it.
+    Withheld,
+    /// It is not of concern to commands.
+    LeftOut,
+}
+
+impl Passing {
+    fn of(settings: &Settings, name: &OsStr, value: &OsStr) -> Passing {
+        let is_any_of = |names: &[&str]| names.iter().any(|other| name == *other);
+        if name.as_bytes().starts_with(OWN_PREFIX.as_bytes()) || is_any_of(&OF_SHELL) {
+            return Passing::LeftOut;
+        }
+        if settings.env.iter().any(|other| name == other.as_str()) {
+            return Passing::Passes;
+        }
+        let is_closed = settings.profile == Profile::Restricted
+            || settings.children == Children::Refused
+            || settings.sees.is_some();
+        if is_closed && !is_on_closed_list(name) {
+            return Passing::LeftOut;
+        }
+        match is_secret(&name.to_string_lossy(), value.as_bytes()) {
+            true => Passing::Withheld,
+            false => Passing::Passes,
+        }
+    }
 }
 
 fn select(
     settings: &Settings,
     own: impl Iterator<Item = (OsString, OsString)>,
 ) -> Vec<(OsString, OsString)> {
-    let is_inherited = |name: &OsStr| {
-        let is_any_of = |names: &[&str]| names.iter().any(|other| name == *other);
-        if name.to_str().is_none_or(is_secret_variable) {
-            return false;
-        }
-        name.as_bytes().starts_with(b"LC_")
-            || is_any_of(&INHERITED)
-            || (settings.profile == Profile::Unrestricted && is_any_of(&TOOL_CHAIN))
-            || settings.env.iter().any(|other| name == other.as_str())
-    };
-    let mut env: Vec<(OsString, OsString)> = own.filter(|(name, _)| is_inherited(name)).collect();
+    let mut env: Vec<(OsString, OsString)> = own
+        .filter(|(name, value)| Passing::of(settings, name, value) == Passing::Passes)
+        .collect();
     let mut set = |name: &str, value: OsString| {
         env.retain(|(known, _)| known != name);
         env.push((name.into(), value));
@@ -102,8 +103,7 @@ fn select(
     }
     set("TERM", "dumb".into());
     if settings.profile == Profile::Unrestricted {
-        // A root is a mount of its own, and git would not look for a repository above it.
-        set("GIT_DISCOVERY_ACROSS_FILESYSTEM", "1".into());
+        set(GIT_DISCOVERY, "1".into());
     }
     env
 }
@@ -118,73 +118,92 @@ pub(super) fn virtual_env(workspace: &Path) -> Option<OsString> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
     use super::*;
 
-    #[test]
-    fn tool_chain_variables_pass_and_secrets_do_not() {
-        let own = [
-            ("PATH", "/server/bin"),
-            ("LANG", "C.UTF-8"),
-            ("LC_ALL", "C"),
-            ("CARGO_HOME", "/cargo"),
-            ("TERM", "xterm"),
-            ("MY_SETTING", "1"),
-            ("MY_TOKEN", "s3cret"),
-            ("AWS_ACCESS_KEY_ID", "s3cret"),
-            ("SSH_AUTH_SOCK", "/run/agent"),
-            ("LD_PRELOAD", "/evil.so"),
-            ("LC_SECRET", "s3cret"),
-            ("npm_config__auth", "s3cret"),
-        ];
-        let named = ["MY_SETTING", "MY_TOKEN", "npm_config__auth"];
-        let settings = Settings {
+    const OWN: [(&str, &str); 14] = [
+        ("PATH", "/server/bin"),
+        ("LANG", "C.UTF-8"),
+        ("LC_ALL", "C"),
+        ("CARGO_HOME", "/cargo"),
+        ("TERM", "xterm"),
+        ("CI", "true"),
+        ("HTTPS_PROXY", "http://proxy.example:3128"),
+        ("DATABASE_URL", "postgres://ann:pass-of-ann@localhost/shop"),
+        ("MY_TOKEN", "s3cret"),
+        ("PASSED_ON_TOKEN", "s3cret"),
+        ("SSH_AUTH_SOCK", "/run/agent"),
+        ("LLMC_MCP_TOKEN", "s3cret"),
+        ("PWD", "/where/the/server/is"),
+        ("MULTI", "one\ntwo"),
+    ];
+
+    fn own() -> impl Iterator<Item = (OsString, OsString)> {
+        OWN.iter().map(|(name, value)| (name.into(), value.into()))
+    }
+
+    fn settings(profile: Profile) -> Settings {
+        let named = ["PASSED_ON_TOKEN", "LLMC_MCP_TOKEN"];
+        Settings {
+            profile,
             env: named.map(str::to_owned).to_vec(),
             search_path: vec!["/a".into(), "/b".into()],
             home: Some("/home/u".into()),
             ..Settings::default()
-        };
-        let names = |settings: &Settings| {
-            let own = own.iter().map(|(name, value)| (name.into(), value.into()));
-            let mut env: Vec<String> = select(settings, own)
-                .iter()
-                .map(|(name, value)| format!("{}={}", name.display(), value.display()))
-                .collect();
-            env.sort();
-            env
-        };
+        }
+    }
+
+    fn selected(settings: &Settings) -> Vec<String> {
+        let env = select(settings, own());
+        let mut env: Vec<String> = env
+            .iter()
+            .map(|(name, value)| format!("{}={}", name.display(), value.display()))
+            .collect();
+        env.sort();
+        env
+    }
+
+    #[test]
+    fn the_servers_variables_pass_and_secrets_do_not() {
         let wanted = [
             "CARGO_HOME=/cargo",
+            "CI=true",
             "GIT_DISCOVERY_ACROSS_FILESYSTEM=1",
             "HOME=/home/u",
+            "HTTPS_PROXY=http://proxy.example:3128",
             "LANG=C.UTF-8",
             "LC_ALL=C",
-            "MY_SETTING=1",
+            "MULTI=one\ntwo",
+            "PASSED_ON_TOKEN=s3cret",
             "PATH=/a:/b",
             "TERM=dumb",
         ];
-        assert_eq!(names(&settings), wanted);
-        let all = own.map(|(name, value)| (name.into(), value.into()));
-        let wanted = [
-            "MY_TOKEN",
-            "AWS_ACCESS_KEY_ID",
-            "SSH_AUTH_SOCK",
-            "LD_PRELOAD",
-            "LC_SECRET",
-            "npm_config__auth",
-        ];
-        assert_eq!(withheld(&settings, &all), wanted);
-        let restricted = Settings {
-            profile: Profile::Restricted,
-            env: Vec::new(),
-            ..settings
-        };
+        let settings = settings(Profile::Unrestricted);
+        assert_eq!(selected(&settings), wanted);
+        let names = withheld(&settings, own());
+        assert_eq!(names, ["DATABASE_URL", "MY_TOKEN", "SSH_AUTH_SOCK"]);
+    }
+
+    #[test]
+    fn the_restricted_profile_has_a_closed_list() {
+        let restricted = settings(Profile::Restricted);
         let wanted = [
             "HOME=/home/u",
             "LANG=C.UTF-8",
             "LC_ALL=C",
+            "PASSED_ON_TOKEN=s3cret",
             "PATH=/a:/b",
             "TERM=dumb",
         ];
-        assert_eq!(names(&restricted), wanted);
+        assert_eq!(selected(&restricted), wanted);
+    }
+
+    #[test]
+    fn values_pass_byte_for_byte() {
+        let odd = OsString::from_vec(b"\xff\xfe\n".to_vec());
+        let own = [(OsString::from("ODD"), odd.clone())];
+        let env = select(&settings(Profile::Unrestricted), own.into_iter());
+        assert!(env.contains(&("ODD".into(), odd)));
     }
 }

@@ -84,6 +84,28 @@ pub fn followed_git_dirs(roots: &[PathBuf]) -> Vec<PathBuf> {
     found
 }
 
+/// The repositories around the given roots, by their top folders: tools look upward for the workspace that a package belongs
+/// to. Only this user's; another one could make a `.git` in a shared folder.
+pub(super) fn repositories_around(roots: &[PathBuf]) -> Vec<PathBuf> {
+    let own = rustix::process::geteuid().as_raw();
+    let is_own = |path: &Path| {
+        path.symlink_metadata()
+            .is_ok_and(|status| std::os::unix::fs::MetadataExt::uid(&status) == own)
+    };
+    let around = roots.iter().filter_map(|root| {
+        let mut above = root.ancestors();
+        above.find(|dir| dir.join(".git").symlink_metadata().is_ok())
+    });
+    let mut found: Vec<PathBuf> = around
+        .filter(|dir| is_own(dir) && is_own(&dir.join(".git")))
+        .filter(|dir| dir.parent().is_some() && !roots.iter().any(|root| dir.starts_with(root)))
+        .map(Path::to_owned)
+        .collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
 /// Whether a directory that was followed once still can be.
 pub fn is_followed(dir: &Path, roots: &[PathBuf]) -> bool {
     let own = rustix::process::geteuid().as_raw();

@@ -6,21 +6,27 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The mark in a layer's folder that says that it has grown too large.
+/// The mark in the folder of a principal's layers that says that they have grown too large.
 pub(super) const TOO_LARGE_MARK: &str = "too-large";
 
-/// Marks the layers in these folders that hold more than `limit` bytes, on a thread of its own.
+/// Marks the folders of a principal's layers that hold more than `limit` bytes, on a thread of its own. `store` is the first
+/// of them; further servers of the workspace have their own beside it.
 #[expect(
     clippy::disallowed_methods,
     reason = "a folder of the server's own making"
 )]
-pub(super) fn mark_large_layers(stores: Vec<PathBuf>, limit: u64) {
+pub(super) fn mark_large_layers(store: PathBuf, limit: u64) {
     let _ = std::thread::Builder::new()
         .name("llmc-layer-size".to_owned())
         .spawn(move || {
-            for store in stores {
-                if disk_bytes(&store, limit) > limit {
-                    let _ = std::fs::File::create(store.join(TOO_LARGE_MARK));
+            let (Some(dir), Some(name)) = (store.parent(), store.file_name()) else {
+                return;
+            };
+            for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+                let is_of_principal = Path::new(&entry.file_name()).file_stem() == Some(name)
+                    || entry.file_name() == name;
+                if is_of_principal && disk_bytes(&entry.path(), limit) > limit {
+                    let _ = std::fs::File::create(entry.path().join(TOO_LARGE_MARK));
                 }
             }
         });

@@ -24,6 +24,7 @@
 //! - [`RunOwner`], [`Sessions`], [`SessionPlace`], [`PrivateLayer`]: whose processes a run is among, and whose private folders
 //!   it uses
 //! - [`tool_search_path`], [`user_home`], [`HIDDEN_PLACES`]: the user's tool chains, and the credentials beside them
+//! - [`withheld_names`]: variables of this process that commands do not get because they look like secrets
 //! - [`run_probes`], [`Probe`]: escape tests against the sandbox
 //! - [`check_tool_chains`]: which tool chains are there and start confined
 //! - [`run_plain`]: a user's own command, not confined
@@ -52,6 +53,7 @@ mod git_new;
 mod git_vet;
 mod helper;
 mod home;
+mod host_sockets;
 mod interactive;
 mod interpreters;
 mod layer_changes;
@@ -75,6 +77,7 @@ mod redact;
 mod ring;
 mod runner;
 mod search_path;
+mod secret_variables;
 mod sessions;
 mod settings;
 mod stdio;
@@ -86,6 +89,7 @@ mod word_split;
 mod worker;
 
 pub use boundary_facts::{BoundaryFacts, HiddenFact, PlaceRule};
+pub use environment::withheld_names;
 pub use error::{Error, Result};
 pub use exit_status::ExitStatus;
 pub use follow::{RunReport, Stream};

@@ -87,21 +87,21 @@ pub(super) struct SessionRules {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Stage {
     pub(super) layers: Vec<Layer>,
+    /// Where on the disk that is kept what commands write; in memory without.
+    pub(super) store: Option<OsString>,
     /// Bounds what is written to layers that are kept in memory.
     pub(super) tmp_bytes: u64,
 }
 
-/// A folder of the host that commands see as it is and write copy-on-write.
+/// A folder that commands write in a private layer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Layer {
     /// The folder, absolute and free of links.
     pub(super) path: OsString,
     /// What it is called among the others; part of a file name.
     pub(super) name: String,
-    /// Where on the disk that is kept what commands write; in memory without.
-    pub(super) store: Option<OsString>,
-    /// The folders directly in it that commands write; the rest is read-only. Without it they write everywhere in it.
-    pub(super) tool_folders: Option<Vec<OsString>>,
+    /// Whether they see what the host has there. Without it they see what they have written, and the host has no such folder.
+    pub(super) has_lower: bool,
 }
 
 /// Where a layer keeps what commands write.
@@ -113,8 +113,6 @@ pub enum LayerStore {
     DiskRenewed,
     /// In memory, as there is no state directory or its file system cannot be an upper layer.
     Memory,
-    /// In memory, as another server of this workspace uses the one on the disk.
-    MemoryBecauseLocked,
     /// In memory, as the disk is full.
     MemoryBecauseFull,
 }
@@ -132,7 +130,7 @@ pub(super) struct Plan {
     /// Set for a run that changes layers over its writable places, not the places.
     pub(super) layered: Option<LayeredWrites>,
     /// Seconds of processor time per process.
-    pub(super) cpu_seconds: u64,
+    pub(super) cpu_seconds: Option<u64>,
     /// Where the command starts. The helper already stands there, but on the wrong side of the mounts.
     pub(super) cwd: OsString,
     /// `None` for a probe, which does everything but start something.

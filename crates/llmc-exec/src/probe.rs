@@ -66,6 +66,7 @@ pub fn run_probes(runner: &Runner, cwd: &OpenDir) -> Vec<Probe> {
     list.extend(prober.processes());
     list.push(prober.token());
     list.extend(prober.home());
+    list.extend(prober.system_credential());
     list.extend(prober.protected());
     prober.run(list)
 }
@@ -287,20 +288,7 @@ impl Prober<'_> {
             return vec![untried(read, why).into(), untried(write, why).into()];
         };
         let mountns = self.runner.level().mountns;
-        let credential = match Credential::find(settings, home) {
-            Some(credential) => {
-                let path = credential.path();
-                let claim = self.claim(mountns, "mntns");
-                Trial::new(
-                    read,
-                    TargetKind::Hidden,
-                    claim,
-                    &["read", &path],
-                    move |attempt| attempt.got_hold_of(credential.start()),
-                )
-            }
-            None => untried(read, "there is none in a hidden place").into(),
-        };
+        let credential = self.credential(read, Credential::of_home(settings, home));
         let file = match HomeFile::new(settings, home, &self.mark) {
             Ok(file) => {
                 let path = file.path();
@@ -313,6 +301,25 @@ impl Prober<'_> {
             Err(why) => untried(write, &why).into(),
         };
         vec![credential, file]
+    }
+
+    /// What only root can read: passwords, host keys, homes of other users.
+    fn system_credential(&self) -> Option<Test<'_>> {
+        let read = "read a credential of the system or of another user";
+        let is_root = rustix::process::geteuid().is_root();
+        is_root.then(|| self.credential(read, Credential::of_system(self.runner.settings())))
+    }
+
+    fn credential(&self, what: &'static str, found: Option<Credential>) -> Test<'_> {
+        let Some(credential) = found else {
+            return untried(what, "there is none in a hidden place").into();
+        };
+        let path = credential.path();
+        let claim = self.claim(self.runner.level().mountns, "mntns");
+        let words = ["read", path.as_str()];
+        Trial::new(what, TargetKind::Hidden, claim, &words, move |attempt| {
+            attempt.got_hold_of(credential.start())
+        })
     }
 
     fn claim(&self, holds: bool, needs: &str) -> Claim {

@@ -20,7 +20,8 @@ use super::broker::Broker;
 use super::cgroup::Cgroups;
 use super::error::{Error, Result};
 use super::follow::{CANCEL_CHECK_INTERVAL, RunReport, Stream, Terms, broken, failed, follow};
-use super::home::{layered_folders, shared_folders};
+use super::home::{layered_folders, private_home_variables, shared_folders};
+use super::host_sockets::HostSockets;
 use super::layer_limit::disk_bytes;
 use super::level::{ConfinementLevel, Feature, Features, Protection};
 use super::plan::{
@@ -115,6 +116,9 @@ pub struct Runner {
     policy: Policy,
     in_force: Mutex<Arc<InForce>>,
     layers: Vec<PrivateLayer>,
+    /// Variables for tools whose folders the user has not.
+    private_home: Vec<(OsString, OsString)>,
+    host_sockets: HostSockets,
     /// The `python3` that `python` stands for, where there is no program of that name.
     python: Option<PathBuf>,
     /// Whether hiding, private layers and the rest of the [`View`] work here, beyond the plain mounts.
@@ -163,6 +167,7 @@ impl Runner {
             settings.sees = Some(settings.readable_places().chain(found).collect());
         }
         let layers = layered_folders(&settings);
+        let private_home = private_home_variables(&settings, &layers);
         let python = python_in_place(&settings);
         let mut runner = Runner {
             in_force: Mutex::new(Arc::new(InForce::of_settings(&settings))),
@@ -175,7 +180,9 @@ impl Runner {
                 .into_iter()
                 .map(|path| PrivateLayer { path, store: None })
                 .collect(),
+            private_home,
             python,
+            host_sockets: HostSockets::default(),
             has_view: true,
             cgroups: Cgroups::find(),
             brokers: Mutex::default(),
@@ -228,8 +235,8 @@ impl Runner {
         match self.cgroups.is_available() && self.features.pid {
             true => "a cgroup for each command, and resource limits",
             false => {
-                "resource limits, and a check of processes and shared memory several times a second (no cgroup can be made \
-                 here: files in memory are not counted)"
+                "a check of processes and memory several times a second, and resource limits (no cgroup can be made here: files \
+                 in memory that no process maps are not counted)"
             }
         }
     }
@@ -526,7 +533,7 @@ impl Runner {
             view: self.view(&in_force.settings, RunOwner::default(), sockets),
             is_member: false,
             layered: None,
-            cpu_seconds: 10,
+            cpu_seconds: Some(10),
             cwd: "/".into(),
             target: None,
         };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::memory::machine_memory_bytes;
 use super::search_path::SYSTEM_SEARCH_PATH;
 use llmc_host::Roots;
 
@@ -64,12 +65,15 @@ pub enum CacheMode {
 /// Bounds on what one run may use.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Limits {
-    /// Memory per process, in bytes: private by `RLIMIT_DATA`, shared by a cgroup or the helper's own count.
+    /// Memory of all its processes together, private and shared: by a cgroup or the helper's own count. Addresses that are only
+    /// reserved do not count, as sanitizers and virtual machines reserve terabytes.
     pub memory_bytes: Option<u64>,
+    /// Private memory of each process (`RLIMIT_DATA`), so that an interpreter gets an error and is not ended. Not for commands.
+    pub data_bytes: Option<u64>,
     /// Processes and threads per run. For root, whom the kernel exempts, by a cgroup or the helper's own count.
     pub processes: u64,
     /// Size of one file a run may write.
-    pub file_bytes: u64,
+    pub file_bytes: Option<u64>,
     /// Open descriptors per process.
     pub open_files: u64,
     /// Size of the private `/tmp`, and of `/dev/shm`.
@@ -78,12 +82,14 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
+        let machine = machine_memory_bytes();
         Limits {
-            memory_bytes: Some(8 << 30),
+            memory_bytes: machine.map(|bytes| bytes / 4 * 3),
+            data_bytes: None,
             processes: 2048,
-            file_bytes: 4 << 30,
+            file_bytes: None,
             open_files: 4096,
-            tmp_bytes: 512 << 20,
+            tmp_bytes: machine.map_or(512 << 20, |bytes| bytes / 4),
         }
     }
 }
@@ -103,7 +109,7 @@ pub struct Settings {
     pub roots: Option<Arc<Roots>>,
     /// Directories that names are looked up in; also the children's `PATH`.
     pub search_path: Vec<PathBuf>,
-    /// Names of further variables that commands inherit (`mcp.exec.env`). Secret-looking ones are not passed on.
+    /// Names of variables that commands inherit although they look like secrets (`mcp.exec.env`).
     pub env: Vec<String>,
     /// The user's home directory ([`user_home`](super::user_home)); without it commands see it like any other folder.
     pub home: Option<PathBuf>,

@@ -1,10 +1,12 @@
-//! What of the host a run does not see, or sees otherwise than it is: credentials and sockets.
+//! What of the host a run does not see, or sees otherwise than it is.
 
-use std::ffi::OsString;
-use std::os::unix::fs::FileTypeExt;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use super::home::MOVED_PLACES;
+use rustix::fs::Access;
+
+use super::home::{MOVED_PLACES, OTHER_HOMES, other_homes};
+use super::host_sockets::is_socket;
 use super::plan::HiddenPlace;
 use super::redact::redacted;
 use super::settings::Settings;
@@ -27,10 +29,6 @@ const REDACTED_FILES: [&str; 13] = [
 ];
 /// A larger settings file is shown empty.
 const MAX_REDACTED_BYTES: u64 = 256 << 10;
-/// Host sockets that are covered one by one.
-const MAX_HOST_SOCKETS: usize = 512;
-/// Folders of which a run has its own, so that nothing in them needs to be covered.
-const PRIVATE_DIRS: [&str; 4] = ["/tmp", "/run", "/dev", "/proc"];
 
 /// Places that are shown although they are hidden or covered, as far as they exist right now.
 pub(super) fn shown_places(settings: &Settings) -> Vec<PathBuf> {
@@ -60,9 +58,11 @@ pub(super) fn hidden_places(settings: &Settings) -> Vec<HiddenPlace> {
                 found.extend(moved);
                 found
             }
+            (None, _) if place == OTHER_HOMES => homes_of_others(settings),
             (None, _) if place.starts_with('/') => existing(Path::new(place), place),
             _ => Vec::new(),
         };
+        let found = found.into_iter().filter(|place| can_be_read(&place.path));
         for place in found {
             let mut named = shown.iter().chain(&settings.extra_write);
             let is_shown = named.any(|path| *path == place.path);
@@ -86,6 +86,45 @@ pub(super) fn unreadable_places(settings: &Settings) -> Vec<PathBuf> {
             !roots.any(|root| place.starts_with(root) || root.starts_with(place))
         })
         .collect()
+}
+
+/// The homes of other users, which only root can read. One in which the operator has a root or programs stays in view.
+fn homes_of_others(settings: &Settings) -> Vec<HiddenPlace> {
+    if !rustix::process::geteuid().is_root() {
+        return Vec::new();
+    }
+    let own = settings
+        .home
+        .as_ref()
+        .and_then(|home| std::fs::canonicalize(home).ok());
+    let roots = settings
+        .writable()
+        .chain(&settings.read_roots)
+        .chain(&settings.git_dirs);
+    let used: Vec<PathBuf> = roots
+        .chain(&settings.search_path)
+        .cloned()
+        .chain(own)
+        .collect();
+    let homes = other_homes().into_iter();
+    let homes = homes.filter(|home| {
+        !used
+            .iter()
+            .any(|dir| dir.starts_with(home) || home.starts_with(dir))
+    });
+    homes
+        .map(|home| HiddenPlace {
+            path: home.into_os_string(),
+            text: String::new(),
+            is_settings: false,
+        })
+        .collect()
+}
+
+/// Whether this user, as whom commands run, could read anything there at all.
+fn can_be_read(place: &OsStr) -> bool {
+    let may = |access| rustix::fs::access(place, access).is_ok();
+    may(Access::READ_OK) || (Path::new(place).is_dir() && may(Access::EXEC_OK))
 }
 
 /// Where variables say that a place of the home directory is, with its name there.
@@ -137,7 +176,7 @@ fn existing(pattern: &Path, name: &str) -> Vec<HiddenPlace> {
 }
 
 /// Whether a hidden file is shown without its secrets.
-pub(super) fn is_redacted(path: &Path) -> bool {
+fn is_redacted(path: &Path) -> bool {
     REDACTED_FILES.iter().any(|end| path.ends_with(end))
 }
 
@@ -171,10 +210,7 @@ pub(super) fn is_text_of(text: &str, path: &Path) -> bool {
 
 /// Whether a program of the host listens on a socket of this real name.
 pub(super) fn is_live_socket(real: &Path) -> bool {
-    let is_socket = real
-        .symlink_metadata()
-        .is_ok_and(|status| status.file_type().is_socket());
-    if !is_socket {
+    if !is_socket(real) {
         return false;
     }
     #[expect(
@@ -193,38 +229,6 @@ pub(super) fn is_live_socket(real: &Path) -> bool {
     // A socket that was mounted into a container is not on its list of sockets.
     let is_mounted = |line: &str| line.split(' ').nth(4).map(Path::new) == Some(real);
     is_bound || listed("/proc/self/mountinfo").lines().any(is_mounted)
-}
-
-/// Sockets of the host that lie where a run could reach them, write roots included. One that is made later outside the
-/// run's own folders and the private layers (through which no socket of the host can be reached) is not covered for a run
-/// that has begun. `None` if there are too many to cover.
-pub(super) fn host_sockets() -> Option<Vec<PathBuf>> {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "files of the kernel, not of the agent"
-    )]
-    let listed = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
-    let (bound, mounts) = (listed("/proc/net/unix"), listed("/proc/self/mountinfo"));
-    let bound = bound.lines().filter_map(|line| {
-        let at = line.find('/')?;
-        Some(&line[at..])
-    });
-    // A socket that was mounted into a container is not on its list of sockets.
-    let mounted = mounts.lines().filter_map(|line| line.split(' ').nth(4));
-    let is_private = |path: &Path| PRIVATE_DIRS.iter().any(|dir| path.starts_with(dir));
-    let mut sockets: Vec<PathBuf> = bound
-        .chain(mounted)
-        .map(Path::new)
-        .filter(|path| {
-            path.symlink_metadata()
-                .is_ok_and(|status| status.file_type().is_socket())
-        })
-        .filter_map(|path| std::fs::canonicalize(path).ok())
-        .filter(|path| !is_private(path))
-        .collect();
-    sockets.sort();
-    sockets.dedup();
-    (sockets.len() <= MAX_HOST_SOCKETS).then_some(sockets)
 }
 
 #[cfg(test)]

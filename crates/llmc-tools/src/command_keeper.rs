@@ -7,8 +7,8 @@ use std::sync::{Mutex, OnceLock};
 
 use llmc_config::{Allowance, CachePolicy, ExecProfile, StoreStamp, TrustStore, UpstreamLaunch};
 use llmc_exec::{
-    CacheMode, Confinement, HIDDEN_PLACES, Profile, RunAllowances, Runner, SYSTEM_SEARCH_PATH,
-    Settings, followed_git_dirs, is_followed, tool_search_path, user_home,
+    CacheMode, Confinement, HIDDEN_PLACES, Limits, Profile, RunAllowances, Runner,
+    SYSTEM_SEARCH_PATH, Settings, followed_git_dirs, is_followed, tool_search_path, user_home,
 };
 
 use llmc_host::lock;
@@ -235,6 +235,7 @@ impl App {
             let paths = paths.iter();
             paths.map(|path| loaded.resolve(path)).collect()
         };
+        let limits = Limits::default();
         Settings {
             profile,
             git_dirs,
@@ -271,6 +272,12 @@ impl App {
             protected: state::server_files(loaded),
             state_dir: self.stores().map(Path::to_owned),
             network: mcp.exec.network,
+            limits: Limits {
+                memory_bytes: mcp.exec.max_memory.or(limits.memory_bytes),
+                processes: mcp.exec.max_processes,
+                tmp_bytes: mcp.exec.max_tmp.unwrap_or(limits.tmp_bytes),
+                ..limits
+            },
             ..Settings::default()
         }
     }

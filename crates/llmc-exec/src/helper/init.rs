@@ -24,6 +24,7 @@ use super::landlock::Bounds;
 use super::layered::{self, Layers};
 use super::mounter::enter_mounts;
 use super::outer::leash;
+use super::seccomp::Tracing;
 use super::session_mounts::tmp_dir;
 use super::usage::UsageCheck;
 use super::{caps, landlock, limits, mounts, namespaces, reaper, seccomp, stage};
@@ -217,7 +218,11 @@ fn restrict(
         abi = Some(enforced);
     }
     if plan.features.seccomp {
-        seccomp::filter(plan.sockets)
+        let tracing = match plan.features.pid || abi.is_some() {
+            true => Tracing::OfLeakSanitizer,
+            false => Tracing::Refused,
+        };
+        seccomp::filter(plan.sockets, tracing)
             .map_err(|error| Failure::new(Some(Feature::Seccomp), "seccomp", error))?;
     }
     if plan.supervises_renames() {

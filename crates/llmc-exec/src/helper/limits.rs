@@ -16,12 +16,16 @@ const MIN_PROCESSES_OF_SESSIONS: u64 = 2048;
 pub(super) fn set(plan: &Plan) -> Result<(), Errno> {
     let limits = &plan.limits;
     lower(Resource::Core, 0)?;
-    lower(Resource::Cpu, plan.cpu_seconds)?;
-    lower(Resource::Fsize, limits.file_bytes)?;
-    lower(Resource::Nofile, limits.open_files)?;
-    if let Some(bytes) = limits.memory_bytes {
+    if let Some(seconds) = plan.cpu_seconds {
+        lower(Resource::Cpu, seconds)?;
+    }
+    if let Some(bytes) = limits.file_bytes {
+        lower(Resource::Fsize, bytes)?;
+    }
+    if let Some(bytes) = limits.data_bytes {
         lower(Resource::Data, bytes)?;
     }
+    lower(Resource::Nofile, limits.open_files)?;
     lower(Resource::Nproc, processes_of_user(plan))
 }
 

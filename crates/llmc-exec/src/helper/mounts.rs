@@ -68,10 +68,10 @@ pub(super) fn build(
     let layers = stage
         .map(|stage| stage.layers.as_slice())
         .unwrap_or_default();
-    let layers: Vec<LayerClones<'_>> = layers
+    let layers: Vec<LayerClone<'_>> = layers
         .iter()
         .filter(|layer| !is_written(Path::new(&layer.path)))
-        .map(LayerClones::new)
+        .map(LayerClone::new)
         .collect::<Result<_>>()?;
     let own_run: Vec<&Path> = RUN_DIRS
         .map(Path::new)
@@ -105,9 +105,17 @@ pub(super) fn build(
         .filter(is_covered)
         .filter(|path| !is_written(Path::new(path)))
         .collect();
+    // What is shown around a writable place or a layer has to lie below it.
+    let is_around = |path: &OsStr| {
+        let written = writable.iter().map(Path::new);
+        let mut inside = written.chain(layers.iter().map(|layer| Path::new(&layer.layer.path)));
+        inside.any(|dir| dir.starts_with(path))
+    };
     // Hidden places inside what is put back in place later have to be covered after that.
+    let later = shown.iter().filter(|dir| !is_around(dir));
+    let later: Vec<&Path> = later.map(Path::new).collect();
     let is_put_back =
-        |path: &Path| is_written(path) || shown.iter().any(|dir| path.starts_with(dir));
+        |path: &Path| is_written(path) || later.iter().any(|dir| path.starts_with(dir));
     let (hidden_inside, hidden_first): (Vec<&HiddenPlace>, Vec<&HiddenPlace>) = plan
         .view
         .hidden
@@ -191,6 +199,13 @@ pub(super) fn build(
         DevClone::New(nodes) => fill_devices(Path::new("/dev"), nodes, plan.limits.tmp_bytes)?,
         DevClone::OfSession(dev) => attach(OsStr::new("/dev"), &dev, &[])?,
     }
+    let show = |(path, clone): &(&OsStr, OwnedFd)| {
+        attach(path, clone, &covered)?;
+        remount(clone, MountFlags::RDONLY).map_err(at("mounting", path))
+    };
+    for shown in shown_clones.iter().filter(|(path, _)| is_around(path)) {
+        show(shown)?;
+    }
     for layer in &layers {
         layer.attach(&covered)?;
     }
@@ -215,7 +230,7 @@ pub(super) fn build(
             move_onto(clone, &onto).map_err(at("mounting", path.as_os_str()))?;
         }
     }
-    for (path, clone) in &shown_clones {
+    for (path, clone) in shown_clones.iter().filter(|(path, _)| !is_around(path)) {
         attach(path, clone, &covered)?;
         remount(clone, MountFlags::RDONLY).map_err(at("mounting", path))?;
     }
@@ -266,47 +281,23 @@ enum DevClone {
 }
 
 /// What is mounted for a private layer.
-struct LayerClones<'a> {
+struct LayerClone<'a> {
     layer: &'a Layer,
-    all: OwnedFd,
-    /// The folders that are writable where the rest is not.
-    tool_folders: Vec<(PathBuf, OwnedFd)>,
+    clone: OwnedFd,
 }
 
-impl<'a> LayerClones<'a> {
-    fn new(layer: &'a Layer) -> Result<LayerClones<'a>> {
-        let dir = layer_dir(layer);
-        let clone = |path: &Path| {
-            open(path.as_os_str()).and_then(|fd| clone_mount(&fd, OpenTreeFlags::empty()))
-        };
-        let mut tool_folders = Vec::new();
-        for name in layer.tool_folders.iter().flatten() {
-            match clone(&dir.join(name)) {
-                Ok(folder) => tool_folders.push((Path::new(&layer.path).join(name), folder)),
-                // It is not there, or a link.
-                Err(Errno::NOENT | Errno::LOOP | Errno::NOTDIR) => {}
-                Err(errno) => return Err(at("opening", &layer.path)(errno)),
-            }
-        }
-        Ok(LayerClones {
-            layer,
-            all: clone(&dir).map_err(at("opening", &layer.path))?,
-            tool_folders,
-        })
+impl<'a> LayerClone<'a> {
+    fn new(layer: &'a Layer) -> Result<LayerClone<'a>> {
+        let clone = open(layer_dir(layer).as_os_str())
+            .and_then(|fd| clone_mount(&fd, OpenTreeFlags::empty()))
+            .map_err(at("opening", &layer.path))?;
+        Ok(LayerClone { layer, clone })
     }
 
     fn attach(&self, covered: &[&Path]) -> Result<()> {
         let path = &self.layer.path;
-        attach(path, &self.all, covered)?;
-        for (path, folder) in &self.tool_folders {
-            attach(path.as_os_str(), folder, &[])?;
-            remount(folder, MountFlags::empty()).map_err(at("mounting", path.as_os_str()))?;
-        }
-        let flags = match self.layer.tool_folders {
-            Some(_) => MountFlags::RDONLY,
-            None => MountFlags::empty(),
-        };
-        remount(&self.all, flags).map_err(at("mounting", path))
+        attach(path, &self.clone, covered)?;
+        remount(&self.clone, MountFlags::empty()).map_err(at("mounting", path))
     }
 }
 

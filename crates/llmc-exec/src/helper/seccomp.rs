@@ -129,9 +129,21 @@ const fn argument(n: u32) -> u32 {
 /// Part of a program that always ends in a verdict.
 type Block = Vec<sock_filter>;
 
+/// Which requests of `ptrace` pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tracing {
+    Refused,
+    /// Those by which LeakSanitizer stops the threads of its own program. For runs that see no processes of others, or that
+    /// Landlock keeps from tracing them.
+    OfLeakSanitizer,
+}
+
+/// To attach to a thread, let it go on, detach, and read registers in two ways. Nothing is written, and no system call followed.
+const LEAK_SANITIZER_REQUESTS: [u32; 5] = [16, 7, 17, 12, 0x4204];
+
 /// Filters this thread and all that come from it.
-pub(super) fn filter(sockets: Sockets) -> io::Result<()> {
-    apply_filter(&program(sockets)?).map_err(io::Error::other)
+pub(super) fn filter(sockets: Sockets, tracing: Tracing) -> io::Result<()> {
+    apply_filter(&program(sockets, tracing)?).map_err(io::Error::other)
 }
 
 /// Hands renames, new symbolic links and removals of directories of this thread, and of all that come from it, to a supervisor.
@@ -215,7 +227,7 @@ fn allowlist(calls: &[i64]) -> io::Result<Block> {
     Ok(program)
 }
 
-fn program(sockets: Sockets) -> io::Result<Block> {
+fn program(sockets: Sockets, tracing: Tracing) -> io::Result<Block> {
     let mut calls: BTreeMap<u32, Block> = BTreeMap::new();
     let mut on = |call: i64, block: Block| {
         let call = u32::try_from(call).map_err(io::Error::other)?;
@@ -224,6 +236,10 @@ fn program(sockets: Sockets) -> io::Result<Block> {
     };
     for call in REFUSED {
         on(*call, refuse(libc::EPERM))?;
+    }
+    if tracing == Tracing::OfLeakSanitizer {
+        let requests = &LEAK_SANITIZER_REQUESTS;
+        on(libc::SYS_ptrace, only(argument(0), None, requests, allow()))?;
     }
     // Its flags are in memory, where no filter can look; without it the C library takes clone.
     on(libc::SYS_clone3, refuse(libc::ENOSYS))?;
@@ -432,7 +448,7 @@ mod tests {
 
     #[test]
     fn what_is_listed_is_refused_and_nothing_else() {
-        let program = program(Sockets::Internet).unwrap();
+        let program = program(Sockets::Internet, Tracing::Refused).unwrap();
         let special = [
             libc::SYS_clone3,
             libc::SYS_openat2,
@@ -452,8 +468,18 @@ mod tests {
     }
 
     #[test]
+    fn a_program_may_stop_its_own_threads_and_read_no_memory() {
+        let program = program(Sockets::Internet, Tracing::OfLeakSanitizer).unwrap();
+        for request in 0..0x4300_u32 {
+            let found = verdict(&program, libc::SYS_ptrace, [u64::from(request)]);
+            let passes = [7, 12, 16, 17, 0x4204].contains(&request);
+            assert_eq!(found == ALLOW, passes, "{request}");
+        }
+    }
+
+    #[test]
     fn no_call_gives_a_file_a_set_id_bit() {
-        let program = program(Sockets::Internet).unwrap();
+        let program = program(Sockets::Internet, Tracing::Refused).unwrap();
         for bit in [0o4755, 0o2755, 0o6000] {
             for (call, mode) in SET_MODE {
                 let mut arguments = [0; 6];
@@ -510,7 +536,7 @@ mod tests {
 
     #[test]
     fn arguments_decide_where_they_matter() {
-        let program = program(Sockets::Internet).unwrap();
+        let program = program(Sockets::Internet, Tracing::Refused).unwrap();
         let (unix, inet) = (libc::AF_UNIX as u64, libc::AF_INET as u64);
         let (stream, dgram) = (libc::SOCK_STREAM as u64, libc::SOCK_DGRAM as u64);
         let flags = (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as u64;
@@ -550,7 +576,7 @@ mod tests {
                 "{call} {arguments:?}"
             );
         }
-        let local = super::program(Sockets::InternetAndLocal).unwrap();
+        let local = super::program(Sockets::InternetAndLocal, Tracing::Refused).unwrap();
         for (call, arguments, wanted) in [
             (libc::SYS_socket, [unix, stream], ALLOW),
             (libc::SYS_socket, [unix, dgram], ALLOW),
@@ -565,7 +591,7 @@ mod tests {
                 "{call} {arguments:?}"
             );
         }
-        let none = super::program(Sockets::Nothing).unwrap();
+        let none = super::program(Sockets::Nothing, Tracing::Refused).unwrap();
         assert_eq!(verdict(&none, libc::SYS_socket, [inet, stream]), REFUSE);
         assert_eq!(verdict(&none, libc::SYS_socketpair, [unix, stream]), ALLOW);
     }

@@ -16,16 +16,19 @@ use std::path::{Path, PathBuf};
 use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount,
+    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, unmount,
 };
 
-use crate::home::MADE_TOOL_FOLDERS;
 use crate::layer_limit::TOO_LARGE_MARK;
 use crate::level::Feature;
 use crate::plan::{Failure, Layer, LayerStore, Stage};
 
 /// Where staged mounts are. A run covers `/dev` with its own, so no command can reach it.
 pub(super) const STAGE_DIR: &str = "/dev/shm";
+/// Folders that programs expect in a home directory.
+const EXPECTED_FOLDERS: [&str; 4] = [".cache", ".local/bin", ".local/share", ".local/state"];
+/// Servers of one workspace that keep their layers on the disk; further ones keep theirs in memory.
+const MAX_STORES: u32 = 64;
 /// Sessions whose `/tmp` is kept; the one that was used longest ago gives way.
 const MAX_SESSION_TMPS: usize = 16;
 /// How the names of the sessions' folders begin.
@@ -37,8 +40,8 @@ pub(super) struct Staged {
     pub(super) stage: Option<Stage>,
     /// Where each layer keeps what is written, for the server; `None` for a layer that could not be made.
     pub(super) stores: Vec<Option<LayerStore>>,
-    /// Held as long as the broker lives: an upper layer belongs to one mount.
-    _locks: Vec<OwnedFd>,
+    /// Held as long as the broker lives.
+    _store: Option<Store>,
 }
 
 /// Enters a mount namespace of the broker's own and makes the layers. A layer that cannot be made is left out.
@@ -46,7 +49,7 @@ pub(super) fn set_up(stage: Option<Stage>) -> Result<Staged, Failure> {
     let mut staged = Staged {
         stage: None,
         stores: Vec::new(),
-        _locks: Vec::new(),
+        _store: None,
     };
     let Some(stage) = stage else {
         return Ok(staged);
@@ -62,19 +65,67 @@ pub(super) fn set_up(stage: Option<Stage>) -> Result<Staged, Failure> {
         staged.stores = stage.layers.iter().map(|_| None).collect();
         return Ok(staged);
     }
+    let store = stage
+        .store
+        .as_ref()
+        .and_then(|base| Store::take(Path::new(base)));
     let mut layers = Vec::new();
     for layer in stage.layers {
-        match make_layer(&layer) {
-            Ok((store, lock)) => {
-                staged.stores.push(Some(store));
-                staged._locks.extend(lock);
+        match make_layer(&layer, store.as_ref()) {
+            Ok(kept) => {
+                staged.stores.push(Some(kept));
                 layers.push(layer);
             }
             Err(_) => staged.stores.push(None),
         }
     }
-    staged.stage = Some(Stage { layers, ..stage });
+    staged.stage = Some(Stage {
+        layers,
+        store: None,
+        tmp_bytes: stage.tmp_bytes,
+    });
+    staged._store = store;
     Ok(staged)
+}
+
+/// The folder on the disk of this broker's layers. Locked as long as the broker lives: an upper layer belongs to one mount.
+struct Store {
+    dir: PathBuf,
+    _lock: OwnedFd,
+    /// Whether what was in it has been dropped.
+    is_renewed: bool,
+    is_full: bool,
+}
+
+impl Store {
+    /// The first folder of this name, or of it and a number, that no other server has.
+    fn take(base: &Path) -> Option<Store> {
+        let name = base.file_name()?;
+        for number in 1..=MAX_STORES {
+            let mut name = name.to_owned();
+            if number > 1 {
+                name.push(format!(".{number}"));
+            }
+            let dir = base.with_file_name(name);
+            match lock_store(&dir) {
+                Ok(lock) => {
+                    let is_renewed = dir.join(TOO_LARGE_MARK).exists();
+                    if is_renewed {
+                        clear_stores(&dir);
+                    }
+                    return Some(Store {
+                        is_full: is_full(&dir),
+                        dir,
+                        _lock: lock,
+                        is_renewed,
+                    });
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => return None,
+            }
+        }
+        None
+    }
 }
 
 /// Where a layer is staged.
@@ -82,39 +133,34 @@ pub(super) fn layer_dir(layer: &Layer) -> PathBuf {
     Path::new(STAGE_DIR).join(format!("layer-{}", layer.name))
 }
 
-/// Mounts one overlay: on the disk if its folder there can be locked and used, else with a tmpfs for what is written.
-fn make_layer(layer: &Layer) -> io::Result<(LayerStore, Option<OwnedFd>)> {
+/// Mounts one layer: on the disk if its folder there can be used, else with a tmpfs for what is written.
+fn make_layer(layer: &Layer, store: Option<&Store>) -> io::Result<LayerStore> {
     let merged = layer_dir(layer);
     make_dir(&merged)?;
-    if let Some(store) = &layer.store {
-        let store = Path::new(store);
-        match lock_store(store) {
-            Ok(lock) => {
-                let is_too_large = store.join(TOO_LARGE_MARK).exists();
-                if !is_too_large && mount_overlay(layer, store, &merged).is_ok() {
-                    if !is_full(store) {
-                        return Ok((LayerStore::Disk, Some(lock)));
-                    }
-                    unmount(&merged, UnmountFlags::DETACH)?;
-                    let memory = in_memory(layer, &merged)?;
-                    return Ok((LayerStore::MemoryBecauseFull, memory));
-                }
-                // It is only a cache: begin anew.
-                let renewed =
-                    clear_store(store).and_then(|()| mount_overlay(layer, store, &merged));
-                if renewed.is_ok() {
-                    return Ok((LayerStore::DiskRenewed, Some(lock)));
-                }
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let memory = in_memory(layer, &merged)?;
-                return Ok((LayerStore::MemoryBecauseLocked, memory));
-            }
-            Err(_) => {}
-        }
+    let Some(store) = store else {
+        in_memory(layer, &merged)?;
+        return Ok(LayerStore::Memory);
+    };
+    if store.is_full {
+        in_memory(layer, &merged)?;
+        return Ok(LayerStore::MemoryBecauseFull);
     }
-    let memory = in_memory(layer, &merged)?;
-    Ok((LayerStore::Memory, memory))
+    let dir = store.dir.join(&layer.name);
+    if mount_layer(layer, &dir, &merged).is_ok() {
+        return Ok(match store.is_renewed {
+            true => LayerStore::DiskRenewed,
+            false => LayerStore::Disk,
+        });
+    }
+    // It is only a cache: begin anew.
+    if clear_store(&dir)
+        .and_then(|()| mount_layer(layer, &dir, &merged))
+        .is_ok()
+    {
+        return Ok(LayerStore::DiskRenewed);
+    }
+    in_memory(layer, &merged)?;
+    Ok(LayerStore::Memory)
 }
 
 /// Whether the disk has no room for what commands write to their caches.
@@ -124,11 +170,24 @@ fn is_full(store: &Path) -> bool {
         .is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < MIN_FREE_BYTES)
 }
 
-fn in_memory(layer: &Layer, merged: &Path) -> io::Result<Option<OwnedFd>> {
+fn in_memory(layer: &Layer, merged: &Path) -> io::Result<()> {
     let store = Path::new(STAGE_DIR).join(format!("store-{}", layer.name));
     make_dir(&store)?;
-    mount_overlay(layer, &store, merged)?;
-    Ok(None)
+    mount_layer(layer, &store, merged)
+}
+
+fn mount_layer(layer: &Layer, store: &Path, merged: &Path) -> io::Result<()> {
+    match layer.has_lower {
+        true => mount_overlay(layer, store, merged),
+        false => {
+            let dir = store.join("upper");
+            for folder in EXPECTED_FOLDERS {
+                make_dir(&dir.join(folder))?;
+            }
+            mount_bind(&dir, merged)?;
+            Ok(())
+        }
+    }
 }
 
 fn mount_overlay(layer: &Layer, store: &Path, merged: &Path) -> io::Result<()> {
@@ -148,12 +207,6 @@ fn mount_overlay(layer: &Layer, store: &Path, merged: &Path) -> io::Result<()> {
     let options = CString::new(options.into_vec())?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     mount("overlay", merged, "overlay", flags, options.as_c_str())?;
-    if layer.tool_folders.is_some() {
-        for name in MADE_TOOL_FOLDERS {
-            // In the layer, not in the user's folder. One that is there, or a link in its place, stays.
-            let _ = DirBuilder::new().mode(0o755).create(merged.join(name));
-        }
-    }
     // The kernel makes it without permissions, and then its owner can neither list nor delete the state directory.
     let _ = std::fs::set_permissions(work.join("work"), Permissions::from_mode(0o700));
     Ok(())
@@ -180,12 +233,23 @@ fn lock_store(store: &Path) -> io::Result<OwnedFd> {
     Ok(dir)
 }
 
+/// Drops all layers in a folder. What cannot be deleted is left to the mount, which fails.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a folder of the server's own making"
+)]
+fn clear_stores(dir: &Path) {
+    for layer in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let _ = clear_store(&layer.path());
+    }
+    let _ = std::fs::remove_file(dir.join(TOO_LARGE_MARK));
+}
+
 #[expect(
     clippy::disallowed_methods,
     reason = "a folder of the server's own making"
 )]
 fn clear_store(store: &Path) -> io::Result<()> {
-    let _ = std::fs::remove_file(store.join(TOO_LARGE_MARK));
     for name in ["upper", "work"] {
         let dir = store.join(name);
         match std::fs::remove_dir_all(&dir) {

@@ -1,4 +1,4 @@
-//! Bounds that no resource limit of the kernel sets: how many processes root may start, and memory in shared mappings.
+//! Bounds that no resource limit of the kernel sets: how many processes root may start, and memory that is in use.
 //!
 //! The helper looks at its run a few times a second, more often the closer a bound is. A control group, where there is one,
 //! enforces the same without gaps; this holds everywhere.
@@ -10,9 +10,11 @@ use rustix::process::{Pid, Signal, getpid};
 use rustix::system::sysinfo;
 
 use super::reaper;
-use crate::memory::run_memory_bytes;
 use crate::plan::Plan;
 
+/// The settings of the bounds, for the reason that a caller is given.
+const MEMORY_SETTING: &str = "mcp.exec.max_memory";
+const PROCESSES_SETTING: &str = "mcp.exec.max_processes";
 /// How long a run goes on unseen while it is far from its bounds, and near them.
 const USUAL_INTERVAL: Duration = Duration::from_millis(250);
 const CLOSE_INTERVAL: Duration = Duration::from_millis(40);
@@ -22,8 +24,8 @@ const CLOSE_PART: u64 = 4;
 /// Looks after one run.
 pub(super) struct UsageCheck {
     processes: u64,
-    /// Bytes of one process, and of all together.
-    memory: Option<(u64, u64)>,
+    /// Bytes of all processes together.
+    memory: Option<u64>,
     /// Whether `/proc` shows the processes of this run and no others.
     has_own_proc: bool,
     /// The Landlock ABI in force, which may bound signals to this run.
@@ -49,10 +51,7 @@ impl UsageCheck {
             landlock,
             machine_before: sysinfo().procs,
             processes: plan.limits.processes,
-            memory: plan
-                .limits
-                .memory_bytes
-                .map(|bytes| (bytes, run_memory_bytes(bytes))),
+            memory: plan.limits.memory_bytes,
             has_own_proc: plan.features.fresh_proc && plan.owns_pid_namespace(),
             seen: 0,
             // A run may begin with what brings it over a bound.
@@ -99,24 +98,23 @@ impl UsageCheck {
             return Some(self.too_many());
         }
         let resident: u64 = used.iter().map(|(_, usage)| usage.resident).sum();
-        let (each, all) = self.memory.unwrap_or((u64::MAX, u64::MAX));
+        let bound = self.memory.unwrap_or(u64::MAX);
         self.is_close =
-            is_growing || threads > self.processes / CLOSE_PART || resident > each / CLOSE_PART;
+            is_growing || threads > self.processes / CLOSE_PART || resident > bound / CLOSE_PART;
         // Shared pages are counted several times so far: an upper bound.
-        if resident <= each {
+        if resident <= bound {
             return None;
         }
         // One that cannot be looked into belongs to another user; what it shares is not told apart.
         let own = used
             .iter()
             .map(|(pid, usage)| own_memory(*pid).unwrap_or(usage.resident));
-        let own: Vec<u64> = own.collect();
-        let over = match own.iter().any(|bytes| *bytes > each) {
-            true => Some(("a process", each)),
-            false if own.iter().sum::<u64>() > all => Some(("it", all)),
-            false => None,
-        };
-        over.map(|(what, bytes)| format!("{what} used more than {} MiB of memory", bytes >> 20))
+        (own.sum::<u64>() > bound).then(|| {
+            format!(
+                "it used more than {} MiB of memory ({MEMORY_SETTING})",
+                bound >> 20
+            )
+        })
     }
 
     /// Whether the whole machine has as many more processes than before as this run may have. One system call.
@@ -130,7 +128,7 @@ impl UsageCheck {
 
     fn too_many(&self) -> String {
         let bound = self.processes;
-        format!("it had more than {bound} processes and threads")
+        format!("it had more than {bound} processes and threads ({PROCESSES_SETTING})")
     }
 }
 

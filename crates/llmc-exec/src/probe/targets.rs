@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::trial::own_program;
 use crate::settings::Settings;
-use crate::view::is_redacted;
+use crate::view::hidden_places;
 use llmc_host::OpenDir;
 
 /// How long a process that was killed may take to be gone, and one that was started to be there.
@@ -247,16 +247,33 @@ pub(super) struct Credential {
 }
 
 impl Credential {
-    pub(super) fn find(settings: &Settings, home: &Path) -> Option<Credential> {
-        let names = settings.hidden.iter().filter(|place| !place.contains('*'));
-        let places = names.filter_map(|place| Some(home.join(place.strip_prefix("~/")?)));
+    /// One in the home directory.
+    pub(super) fn of_home(settings: &Settings, home: &Path) -> Option<Credential> {
+        let home = std::fs::canonicalize(home).ok()?;
+        Credential::find(settings, |place| place.starts_with(&home))
+    }
+
+    /// One of the system's or of another user's, which only root can read.
+    pub(super) fn of_system(settings: &Settings) -> Option<Credential> {
+        let home = settings.home.iter();
+        let own = home.filter_map(|home| std::fs::canonicalize(home).ok());
+        let own: Vec<PathBuf> = own.chain(settings.state_dir.clone()).collect();
+        Credential::find(settings, |place| {
+            !own.iter().any(|dir| place.starts_with(dir))
+        })
+    }
+
+    fn find(settings: &Settings, is_meant: impl Fn(&Path) -> bool) -> Option<Credential> {
+        let places = hidden_places(settings).into_iter();
         places
+            // A settings file is shown, without its secrets.
+            .filter(|place| !place.is_settings)
+            .map(|place| PathBuf::from(place.path))
+            .filter(|place| is_meant(place))
             .flat_map(|place| match std::fs::read_dir(&place) {
                 Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
                 Err(_) => vec![place],
             })
-            // A settings file is shown, without its secrets.
-            .filter(|file| !is_redacted(file))
             .find_map(Credential::of)
     }
 

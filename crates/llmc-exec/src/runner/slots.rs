@@ -3,7 +3,6 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use llmc_host::lock;
@@ -246,13 +245,12 @@ impl Runner {
             }
         }
         let stage = self.stage(principal);
-        let stores = stage.iter().flat_map(|stage| &stage.layers);
-        let stores: Vec<PathBuf> = stores
-            .filter_map(|layer| layer.store.clone().map(PathBuf::from))
-            .collect();
+        let store = stage.as_ref().and_then(|stage| stage.store.clone());
         match Broker::start(&self.settings.helper, self.features, stage)? {
             Ok(mut broker) => {
-                mark_large_layers(stores, self.settings.cache_max_bytes);
+                if let Some(store) = store {
+                    mark_large_layers(store.into(), self.settings.cache_max_bytes);
+                }
                 let slot = ask(&mut broker);
                 held.insert(principal.to_owned(), broker);
                 slot

@@ -106,6 +106,13 @@ fn attempt(words: &[&str]) -> io::Result<()> {
             let mut socket = UnixStream::connect(path)?;
             expect_pong(|answer| socket.read(answer))
         }
+        ["connect", path] => UnixStream::connect(path).map(drop),
+        // A service of the host: says when it listens, and ends with its input.
+        ["bind", path] => {
+            let _listener = std::os::unix::net::UnixListener::bind(path)?;
+            println!("listens");
+            io::stdin().read_to_end(&mut Vec::new()).map(drop)
+        }
         ["abstract", name] => {
             let mut socket = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
             expect_pong(|answer| socket.read(answer))

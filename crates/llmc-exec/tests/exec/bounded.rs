@@ -19,6 +19,11 @@ pub(crate) fn list(add: &mut dyn FnMut(&'static str, fn())) {
     add("process_numbers_are_bounded_for_a_run_alone", pid_bound);
     add("too_many_processes_end_a_run", many_processes);
     add("shared_memory_is_bounded", shared_memory);
+    add(
+        "reserved_addresses_and_large_files_are_not_bounded",
+        reserved,
+    );
+    add("sanitizers_run", sanitizers);
     add("input_and_output_arrive_complete", echo);
     add("a_run_ends_when_its_caller_lets_go", let_go);
 }
@@ -167,11 +172,50 @@ fn shared_memory() {
     };
     let ran = map(600);
     let note = ran.finished.notes.join(" ");
-    assert!(note.contains("more than 256 MiB of memory"), "{ran:?}");
+    let wanted = "more than 256 MiB of memory (mcp.exec.max_memory)";
+    assert!(note.contains(wanted), "{ran:?}");
     assert!(!ran.finished.timed_out, "{:?}", ran.finished);
     let ran = map(128);
     assert!(ran.finished.status.is_success(), "{ran:?}");
     assert!(ran.finished.notes.is_empty(), "{ran:?}");
+}
+
+/// What virtual machines, sanitizers and databases do.
+fn reserved() {
+    let world = World::new();
+    let runner = bounded(&world, Confinement::Auto);
+    let script = "import mmap\nm=mmap.mmap(-1,1<<40,flags=mmap.MAP_PRIVATE|mmap.MAP_ANONYMOUS|0x4000)\nm[5]=1\nprint('reserved')";
+    let ran = world.run(&runner, &["python3", "-c", script]);
+    assert_eq!(ran.out, "reserved\n", "{ran:?}");
+    let line = "ulimit -d; ulimit -f; dd if=/dev/zero of=big bs=1 count=1 seek=5G 2>/dev/null && rm big && echo large";
+    let ran = world.run(&runner, &["sh", "-c", line]);
+    assert_eq!(ran.out, "unlimited\nunlimited\nlarge\n", "{ran:?}");
+}
+
+fn sanitizers() {
+    let world = World::new();
+    let runner = Runner::open(llmc_exec::Settings {
+        allowlist: vec!["*".to_owned()],
+        ..world.settings(Confinement::Auto)
+    });
+    let runner = runner.unwrap();
+    std::fs::write(
+        world.workspace.join("a.c"),
+        "int main(void) { return 0; }\n",
+    )
+    .unwrap();
+    for kind in ["address", "thread"] {
+        let compiler = std::process::Command::new("cc")
+            .args([&format!("-fsanitize={kind}"), "a.c", "-o", kind])
+            .current_dir(&world.workspace)
+            .output();
+        if !compiler.is_ok_and(|made| made.status.success()) {
+            // No compiler, or none with this sanitizer.
+            continue;
+        }
+        let ran = world.run(&runner, &["sh", "-c", &format!("./{kind} && echo ran")]);
+        assert_eq!(ran.out, "ran\n", "{kind}: {ran:?}");
+    }
 }
 
 /// Runs a program with `talk` at the other end of its pipes, on a thread of its own.

@@ -14,11 +14,18 @@ use llmc_host::CancelToken;
 use crate::world::{World, text};
 
 mod credentials;
+mod places;
 
 pub(crate) fn list(add: &mut dyn FnMut(&'static str, fn())) {
     add("caches_are_written_and_the_home_stays_as_it_is", private);
     add("a_layer_belongs_to_one_server_and_one_principal", layers);
     add("a_layer_that_cannot_be_used_is_replaced", unusable);
+    add(
+        "missing_tool_folders_come_through_variables",
+        places::missing_folders,
+    );
+    add("the_home_directory_is_live", places::live);
+    add("odd_home_directories_do_no_harm", places::odd_homes);
     add("a_full_layer_fails_the_command_only", full);
     add("a_layer_above_its_limit_is_begun_anew", too_large);
     add("python_stands_for_python3", python);
@@ -36,6 +43,12 @@ pub(crate) fn list(add: &mut dyn FnMut(&'static str, fn())) {
     add(
         "local_sockets_work_among_a_commands_own_processes",
         local_sockets,
+    );
+    add("sockets_of_the_host_are_out_of_reach", places::host_sockets);
+    add("what_only_root_can_read_is_hidden", places::as_root);
+    add(
+        "the_repository_around_a_workspace_is_readable",
+        places::around,
     );
     add("every_program_of_the_search_path_runs", any_program);
     add(
@@ -151,13 +164,14 @@ const WRITES: &str = "set -e
 echo changed >> $HOME/.cargo/registry/index
 echo new > $HOME/.cargo/registry/new
 rm $HOME/.cache/go-build/00
-mkdir -p $HOME/.npm/_logs $HOME/go/pkg/mod
-echo log > $HOME/.npm/_logs/1
+mkdir -p $npm_config_cache/_logs $GOPATH/pkg/mod
+echo log > $npm_config_cache/_logs/1
 chmod 700 $HOME/.cargo";
 
 /// Places where a user would look for what was written: none of them is private to commands.
-const REFUSED: [&str; 4] = [
+const REFUSED: [&str; 5] = [
     "notes.txt",
+    ".npm/made",
     ".profile",
     ".config/tool/settings",
     "src/other/file",
@@ -232,12 +246,18 @@ fn layers() {
     // A second server of the workspace works, with a layer of its own.
     let second = home.runner();
     assert_eq!(shell(&home.world, &second, owner("a"), look).1, "none\n");
-    assert_eq!(shell(&home.world, &second, owner("a"), mark).0, Some(0));
-    let probe = Runner::open(home.settings(Confinement::Auto)).unwrap();
-    assert_eq!(
-        probe.layers()[0].store,
-        Some(LayerStore::MemoryBecauseLocked)
-    );
+    let other = "echo theirs > $HOME/.cache/mark";
+    assert_eq!(shell(&home.world, &second, owner("a"), other).0, Some(0));
+    for server in [&first, &second] {
+        let stores = server.layers().iter().map(|layer| layer.store);
+        assert!(
+            stores
+                .into_iter()
+                .all(|store| store == Some(LayerStore::Disk))
+        );
+    }
+    assert_eq!(shell(&home.world, &first, owner("a"), look).1, "mine\n");
+    assert_eq!(shell(&home.world, &second, owner("a"), look).1, "theirs\n");
 }
 
 fn unusable() {
@@ -306,11 +326,8 @@ fn too_large() {
     assert_eq!(shell(&home.world, &runner, owner, look).1, "there\n");
     let caches = home.world.workspace.join(".llmc/caches");
     let is_marked = || {
-        let principals = std::fs::read_dir(&caches).unwrap().flatten();
-        let layers = principals.flat_map(|dir| std::fs::read_dir(dir.path()).unwrap().flatten());
-        layers
-            .into_iter()
-            .any(|layer| layer.path().join("too-large").exists())
+        let mut principals = std::fs::read_dir(&caches).unwrap().flatten();
+        principals.any(|dir| dir.path().join("too-large").exists())
     };
     let deadline = std::time::Instant::now() + Duration::from_secs(20);
     while !is_marked() {

@@ -17,22 +17,14 @@ const POISONED: &str = "EXEC_TEST_POISONED";
 const CONTAINER: &str = "EXEC_TEST_CONTAINER";
 const NOBODY: u32 = 65534;
 
-/// What an attacker would like a command to inherit. The preloaded library is harmless.
+/// Secrets that no command inherits, and a setting that every command does.
 const POISON: &[(&str, &str)] = &[
     ("LLMC_MCP_TOKEN", "poison"),
+    ("LLMC_ROOT", "/poison"),
     ("OPENAI_API_KEY", "poison"),
-    ("LD_PRELOAD", "libm.so.6"),
-    ("LD_LIBRARY_PATH", "/poison"),
-    ("BASH_ENV", "/poison"),
-    ("ENV", "/poison"),
-    ("GIT_DIR", "/poison"),
-    ("GIT_CONFIG_GLOBAL", "/poison"),
-    ("PYTHONPATH", "/poison"),
-    ("NODE_OPTIONS", "--poison"),
-    ("RIPGREP_CONFIG_PATH", "/poison"),
-    ("TAR_OPTIONS", "--poison"),
+    ("DATABASE_URL", "postgres://ann:poison@localhost/shop"),
     ("SSH_AUTH_SOCK", "/poison"),
-    ("XDG_RUNTIME_DIR", "/poison"),
+    ("PLAIN_SETTING", "passes"),
 ];
 
 pub(crate) fn list(add: &mut dyn FnMut(&'static str, fn())) {

@@ -114,8 +114,9 @@ impl Visible {
             network: false,
             limits: ExecLimits {
                 memory_bytes: Some(memory_bytes.saturating_add(INTERPRETER_BYTES)),
+                data_bytes: Some(memory_bytes.saturating_add(INTERPRETER_BYTES)),
                 processes: 64,
-                file_bytes: MAX_FILE_BYTES,
+                file_bytes: Some(MAX_FILE_BYTES),
                 open_files: 256,
                 tmp_bytes: MAX_TMP_BYTES,
             },

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use llmc_config::Config;
 use llmc_envelope::receipt::Receipt;
+use llmc_exec::withheld_names;
 
 use crate::cx::{Cx, Surface};
 use crate::error::Result;
@@ -50,6 +51,10 @@ impl Tool for Init {
         if stubs_are_reachable(cx.app().config()) {
             text.push_str(&upstream_lines(&cx.app().upstream_summaries()));
         }
+        let withheld = withheld_names(&cx.app().command_settings());
+        if cx.app().config().mcp.tools.enable_run_cmd && !withheld.is_empty() {
+            text.push_str(&withheld_line(&withheld));
+        }
         if let Some(ignored) = cx.app().loaded().trust.ignored() {
             text.push_str(&format!("\nconfiguration: {ignored}"));
         }
@@ -92,6 +97,22 @@ fn guide(config: &Config, facts: &ProjectFacts, scripts: &str) -> String {
     };
     text.push_str(&format!("switched off: {off}"));
     text
+}
+
+/// Names of variables that are listed.
+const MAX_WITHHELD_NAMES: usize = 30;
+
+/// Which of the user's variables commands do not have.
+pub(crate) fn withheld_line(names: &[String]) -> String {
+    let shown = &names[..names.len().min(MAX_WITHHELD_NAMES)];
+    let more = match names.len() - shown.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!(
+        "\nvariables withheld from commands, as they look like secrets (the user passes one with llmc allow --env NAME): {}{more}",
+        shown.join(", ")
+    )
 }
 
 /// One line for each upstream.

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use llmc_config::{LinkPolicy, TemplateExtent, TemplateOptions, read_regular_file};
+use llmc_exec::{Settings, withheld_names};
 use llmc_tools::ErrorKind;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -67,6 +68,14 @@ pub(super) fn run(common: &Common, args: &InitArgs) -> Result<ExitCode, Failure>
     let _ = writeln!(out, "\n{}\n", survey.summary());
     for (what, why) in CHOICES {
         let _ = writeln!(out, "{what}\n  {why}");
+    }
+    let withheld = withheld_names(&Settings::default());
+    if !withheld.is_empty() {
+        let _ = writeln!(
+            out,
+            "environment variables that look like secrets are withheld from commands\n  {}",
+            withheld.join(", ")
+        );
     }
     let _ = writeln!(
         out,

@@ -324,8 +324,8 @@ fn a_script_that_looks_for_credentials_finds_none() {
 #[test]
 fn settings_of_commands_are_read() {
     let project = workspace("//- a\n")
-        .with_env("PASSED_ON", "yes")
-        .with_env("NOT_PASSED_ON", "yes");
+        .with_env("NAMED_TOKEN", "yes")
+        .with_env("OTHER_TOKEN", "yes");
     write_home(&project, "mine/file", "seen\n");
     write_home(&project, ".cache/x", "");
     let home = project.base().join("home");
@@ -342,8 +342,8 @@ fn settings_of_commands_are_read() {
         (extra.as_str(), write.as_str(), "yes", "no"),
         ("mcp.exec.hidden=[\"~/mine\"]", see, "no", "seen"),
         (
-            "mcp.exec.env=[\"PASSED_ON\"]",
-            "echo ${PASSED_ON:-no}${NOT_PASSED_ON:-}",
+            "mcp.exec.env=[\"NAMED_TOKEN\"]",
+            "echo ${NAMED_TOKEN:-no}${OTHER_TOKEN:-}",
             "yes",
             "no",
         ),
@@ -365,6 +365,36 @@ fn settings_of_commands_are_read() {
         );
     }
     assert!(project.outside("made").exists());
+}
+
+#[test]
+fn commands_have_the_users_environment_without_secrets() {
+    let large = "x".repeat(100_000);
+    let project = workspace("//- a\n")
+        .with_env("DATABASE_URL", "postgres://localhost/shop")
+        .with_env("CACHE_URL", "redis://:pass-of-ann@localhost/0")
+        .with_env("API_TOKEN", "s3cret")
+        .with_env("HTTPS_PROXY", "http://proxy.example:3128")
+        .with_env("MULTI", "one\ntwo")
+        .with_env("LARGE", &large);
+    let mut client = hybrid(&project);
+    let line = "echo $DATABASE_URL $HTTPS_PROXY ${CACHE_URL-none} ${API_TOKEN-none} ${#LARGE}; echo \"$MULTI\"; env | grep -c ^LLMC";
+    let text = client.text("run_cmd", json!({"command": line}));
+    let wanted =
+        "postgres://localhost/shop http://proxy.example:3128 none none 100000\none\ntwo\n0\n";
+    assert!(text.starts_with(wanted), "{text}");
+    let guide = client.text("init", json!({}));
+    assert!(guide.contains("API_TOKEN, CACHE_URL"), "{guide}");
+    assert!(
+        !guide.contains("pass-of-ann") && !guide.contains("s3cret"),
+        "{guide}"
+    );
+    let written = project.llmc(["init"]);
+    assert!(
+        written.stdout.contains("API_TOKEN, CACHE_URL"),
+        "{}",
+        written.stdout
+    );
 }
 
 #[test]

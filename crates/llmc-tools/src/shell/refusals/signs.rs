@@ -250,7 +250,7 @@ pub(super) fn too_many_files(search: &Search<'_>) -> Option<Refusal> {
 }
 
 fn too_large_file(search: &Search<'_>, lower: &str) -> Option<Refusal> {
-    let bound = search.facts.settings.limits.file_bytes;
+    let bound = search.facts.settings.limits.file_bytes?;
     let status = search.ended.status?;
     let is_over =
         status.shell_code() == Some(128 + SIGXFSZ) || lower.contains("file size limit exceeded");

@@ -340,9 +340,6 @@ fn layers(found: &Findings) -> Vec<String> {
                 }
                 Some(LayerStore::Memory) => "private layer in memory",
                 Some(LayerStore::MemoryBecauseFull) => "private layer in memory (the disk is full)",
-                Some(LayerStore::MemoryBecauseLocked) => {
-                    "private layer in memory (another server of this workspace has the one on disk)"
-                }
                 None => "read-only",
             };
             format!("{}: {how}", layer.path.display())
