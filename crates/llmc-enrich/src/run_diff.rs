@@ -13,11 +13,11 @@ mod times;
 use crate::budget::{LineBlock, clip, cost, names, plural, share, thousands, within, write_block};
 use crate::output::{condenser_name, is_test_run, test_run};
 use crate::terminal::settled;
-use crate::testrun::{self, FailureGroup, Framework, TestFailure};
+use crate::testrun::{self, FailureGroup, Framework, TestFailure, TestRun};
 use crate::{Condensed, Totals, diff};
 
 pub use diagnostics::{Diagnostic, DiagnosticDiff};
-pub use test_runs::{TestRunDiff, UnrunSide};
+pub use test_runs::{NewTestsAtBase, TestRunDiff, UnrunSide};
 
 /// Unchanged lines around a change of the output.
 const CONTEXT: usize = 2;
@@ -33,6 +33,18 @@ pub struct FinishedRun<'a> {
     pub text: &'a str,
     /// `None` for a run that a signal ended.
     pub exit_code: Option<i32>,
+    /// The tests by the runner's own report, where it has written one.
+    pub tests: Option<&'a TestRun>,
+}
+
+impl FinishedRun<'_> {
+    /// The tests that ran: by the runner's report, else by what it printed.
+    fn tests(&self, argv: &[String]) -> Option<TestRun> {
+        match self.tests {
+            Some(run) => Some(run.clone()),
+            None => test_run(argv, self.text, None).filter(|run| run.framework != Framework::Tsc),
+        }
+    }
 }
 
 /// What differs between two runs.
@@ -145,10 +157,7 @@ fn difference(argv: &[String], base: FinishedRun<'_>, now: FinishedRun<'_>) -> R
     let is_checker = diagnostics::is_checker(argv);
     if !is_checker {
         // A run that passed and failed for another reason, such as too little coverage, is a test run all the same.
-        let run = |run: FinishedRun<'_>| {
-            test_run(argv, run.text, None).filter(|run| run.framework != Framework::Tsc)
-        };
-        if let Some(tests) = TestRunDiff::of(run(base), run(now)) {
+        if let Some(tests) = TestRunDiff::of(base.tests(argv), now.tests(argv)) {
             return RunDifference::Tests(tests);
         }
     }
@@ -296,6 +305,14 @@ fn render_tests(tests: &TestRunDiff, tokens: usize) -> Condensed {
             format!("{name}: cannot compare: {reason}\nbase: {base}; now: {now}\n")
         }
     };
+    let mut first = first;
+    if !tests.new.is_empty() {
+        first.push_str(&format!("new: {}", thousands(tests.new.len() as u64)));
+        if let Some(found) = &tests.new_at_base {
+            first.push_str(&format!("; without the change: {}", found.text()));
+        }
+        first.push('\n');
+    }
     let mut sections = Sections::new(first, tokens);
     for (title, list) in [
         ("newly failing", &tests.newly_failing),
@@ -318,6 +335,11 @@ fn render_tests(tests: &TestRunDiff, tokens: usize) -> Condensed {
             failed_ids(&tests.not_collected_at_base),
         ),
         ("failing in both", failed_ids(&tests.failing_in_both)),
+        (
+            "flaky, differ between two runs of the same side",
+            ids(&tests.flaky),
+        ),
+        ("new tests", ids(&tests.new)),
     ] {
         sections.names(title, &list, 1);
     }

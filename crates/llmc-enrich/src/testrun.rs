@@ -15,6 +15,7 @@ mod nextest;
 mod node_error;
 mod node_spec;
 mod pytest;
+mod report;
 mod same_error;
 mod tap;
 #[cfg(test)]
@@ -30,6 +31,7 @@ use crate::budget::{clip, names, plural, share, thousands, within, write_block};
 use crate::terminal::settled;
 use crate::{Condensed, Totals};
 
+pub use report::{ReportedTest, TestOutcome, TestReport};
 pub(crate) use same_error::{FailureGroup, groups};
 
 /// Lines kept of one failure's message.
@@ -181,6 +183,8 @@ pub struct TestRun {
     pub failures: Vec<TestFailure>,
     /// Further remarks, one line each.
     pub notes: Vec<String>,
+    /// The tests by name, where the runner names them all.
+    pub ran: Vec<String>,
 }
 
 impl TestRun {
@@ -194,7 +198,13 @@ impl TestRun {
             duration: None,
             failures: Vec::new(),
             notes: Vec::new(),
+            ran: Vec::new(),
         }
+    }
+
+    /// A run without tests, by the runner of another one.
+    pub fn empty_like(other: Option<&TestRun>) -> Self {
+        Self::new(other.map_or(Framework::Pytest, |other| other.framework))
     }
 
     /// All that went wrong, whether the output has details of it or not.

@@ -31,6 +31,79 @@ pub struct TestRunDiff {
     pub not_collected_at_base: Vec<TestFailure>,
     /// Failed at the base and did not run now.
     pub not_run_now: Vec<String>,
+    /// Tests that the base does not have, where the runner names all of its tests.
+    pub new: Vec<String>,
+    /// What the new tests came to on the sources of the base, if they were run there.
+    pub new_at_base: Option<NewTestsAtBase>,
+    /// Ended differently in two runs of the same side.
+    pub flaky: Vec<String>,
+}
+
+/// New tests on old sources.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NewTestsAtBase {
+    /// Fail, or cannot be imported.
+    pub failing: Vec<String>,
+    pub passing: Vec<String>,
+    /// Were skipped, or are in files that cannot be taken over without the change.
+    pub not_run: Vec<String>,
+}
+
+impl NewTestsAtBase {
+    /// What became of each of `new` in a run on the old sources; of tests in modules that cannot be run there is no result.
+    pub fn of(new: &[String], run: &TestRun) -> NewTestsAtBase {
+        let failed: HashSet<&str> = run
+            .failures
+            .iter()
+            .map(|failure| failure.id.as_str())
+            .collect();
+        let ran: HashSet<&str> = run.ran.iter().map(String::as_str).collect();
+        let mut found = NewTestsAtBase::default();
+        for id in new {
+            let list = match (failed.contains(id.as_str()), ran.contains(id.as_str())) {
+                (true, _) => &mut found.failing,
+                (false, true) => &mut found.passing,
+                (false, false) if failed.contains(module(id)) => &mut found.failing,
+                (false, false) => &mut found.not_run,
+            };
+            list.push(id.clone());
+        }
+        found
+    }
+
+    /// `3 fail`, `2 fail, 1 passes: tests/test_a.py::test_x`.
+    pub fn text(&self) -> String {
+        let mut parts = Vec::new();
+        let verb = |count: usize, one: &str, many: &str| match count {
+            1 => format!("1 {one}"),
+            count => format!("{count} {many}"),
+        };
+        if !self.failing.is_empty() {
+            parts.push(verb(self.failing.len(), "fails", "fail"));
+        }
+        if !self.passing.is_empty() {
+            let count = verb(self.passing.len(), "passes", "pass");
+            parts.push(format!("{count}: {}", listed(&self.passing)));
+        }
+        if !self.not_run.is_empty() {
+            parts.push(format!(
+                "{} not run: {}",
+                self.not_run.len(),
+                listed(&self.not_run)
+            ));
+        }
+        parts.join(", ")
+    }
+}
+
+/// The first names of a list.
+fn listed(names: &[String]) -> String {
+    const MAX_NAMES: usize = 5;
+    let mut text = names[..names.len().min(MAX_NAMES)].join(" ");
+    if names.len() > MAX_NAMES {
+        text.push_str(&format!(" and {} more", names.len() - MAX_NAMES));
+    }
+    text
 }
 
 /// The side of a comparison that ran no tests.
@@ -65,6 +138,8 @@ impl TestRunDiff {
             (false, false) => None,
         };
         let base_ran = !matches!(unrun, Some(UnrunSide::Base | UnrunSide::Both));
+        let new = new_tests(base.as_ref(), now.as_ref());
+        let is_new: HashSet<&str> = new.iter().map(String::as_str).collect();
         let (mut base_failing, mut base_broken) = split(base);
         let (now_failing, now_broken) = split(now);
         let mut diff = TestRunDiff {
@@ -79,6 +154,9 @@ impl TestRunDiff {
             not_collected_now: Vec::new(),
             not_collected_at_base: Vec::new(),
             not_run_now: Vec::new(),
+            new: Vec::new(),
+            new_at_base: None,
+            flaky: Vec::new(),
         };
         let unrun_modules: HashSet<String> = base_broken
             .values()
@@ -88,7 +166,9 @@ impl TestRunDiff {
         for (key, failures) in now_failing {
             let known = base_failing.remove(&key).map_or(0, |known| known.len());
             for (at, failure) in failures.into_iter().enumerate() {
-                let ran_at_base = base_ran && !unrun_modules.contains(module(&failure.id));
+                let ran_at_base = base_ran
+                    && !unrun_modules.contains(module(&failure.id))
+                    && !is_new.contains(failure.id.as_str());
                 match at < known {
                     true => diff.failing_in_both.push(failure),
                     false if ran_at_base => diff.newly_failing.push(failure),
@@ -111,7 +191,17 @@ impl TestRunDiff {
             }
         }
         diff.not_collected_at_base = base_broken.into_values().flatten().collect();
+        drop(is_new);
+        diff.new = new;
         Some(diff)
+    }
+
+    /// Takes tests that ended differently in two runs of the same side from the lists of what differs.
+    pub fn set_flaky(&mut self, flaky: Vec<String>) {
+        let is_flaky = |id: &str| flaky.iter().any(|known| known == id);
+        self.newly_failing.retain(|failure| !is_flaky(&failure.id));
+        self.newly_passing.retain(|id| !is_flaky(id));
+        self.flaky.extend(flaky);
     }
 
     /// Whether a side ran no tests.
@@ -153,7 +243,26 @@ impl TestRunDiff {
             && self.not_collected_now.is_empty()
             && self.not_collected_at_base.is_empty()
             && self.not_run_now.is_empty()
+            && self.flaky.is_empty()
     }
+}
+
+/// Tests of the run now that the base does not have: known where both runners name all of their tests, and not of modules
+/// that the base has and could not collect.
+fn new_tests(base: Option<&TestRun>, now: Option<&TestRun>) -> Vec<String> {
+    let (Some(base), Some(now)) = (base, now) else {
+        return Vec::new();
+    };
+    if base.ran.is_empty() {
+        return Vec::new();
+    }
+    let known: HashSet<&str> = base.ran.iter().map(String::as_str).collect();
+    let broken: HashSet<&str> = (base.failures.iter())
+        .filter(|failure| is_uncollected(base.framework, failure))
+        .map(|failure| failure.id.as_str())
+        .collect();
+    let is_new = |id: &&String| !known.contains(id.as_str()) && !broken.contains(module(id));
+    now.ran.iter().filter(is_new).cloned().collect()
 }
 
 type ByKey = BTreeMap<(String, String), Vec<TestFailure>>;

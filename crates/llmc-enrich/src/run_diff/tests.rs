@@ -8,6 +8,7 @@ fn compared(line: &str, base: (&str, i32), now: (&str, i32)) -> RunDiff {
     let run = |(text, code)| FinishedRun {
         text,
         exit_code: Some(code),
+        tests: None,
     };
     RunDiff::of(&words(line), run(base), run(now))
 }

@@ -42,6 +42,8 @@ struct CargoReader<'a> {
     results: u64,
     ok_lines: u64,
     ignored_lines: u64,
+    /// The names of all tests, without the lines of doctests, which shift.
+    ran: Vec<&'a str>,
     passed: u64,
     failed: u64,
     skipped: u64,
@@ -100,6 +102,7 @@ impl<'a> CargoReader<'a> {
         {
             self.scope += 1;
         } else if let Some((id, outcome)) = test_line(line) {
+            self.ran.push(id.split(" (line ").next().unwrap_or(id));
             match outcome {
                 CargoOutcome::Ok => self.ok_lines += 1,
                 CargoOutcome::Ignored => self.ignored_lines += 1,
@@ -181,6 +184,10 @@ impl<'a> CargoReader<'a> {
         run.failures = built;
         run.failures.append(&mut self.crashes);
         run.failures.append(&mut self.failures);
+        // Quiet runs name none.
+        if self.ran.len() as u64 == run.passed + run.skipped + run.failed {
+            run.ran = self.ran.into_iter().map(ToOwned::to_owned).collect();
+        }
         if ran && (self.results as usize) < self.scope {
             run.notes
                 .push("a test binary did not finish, or its result is not in the output".into());

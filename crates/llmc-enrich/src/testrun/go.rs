@@ -89,14 +89,17 @@ pub(super) fn parse_json(text: &str) -> Option<TestRun> {
                 }
             }
             ("pass", Some(test)) => {
+                reader.ran.push(format!("{package} {test}"));
                 printed.remove(&(package, test));
                 reader.passed += 1;
             }
             ("skip", Some(test)) => {
+                reader.ran.push(format!("{package} {test}"));
                 printed.remove(&(package, test));
                 reader.skipped += 1;
             }
             ("fail", Some(test)) => {
+                reader.ran.push(format!("{package} {test}"));
                 let key = (package, test);
                 let lines = printed.remove(&key).unwrap_or_default();
                 reader.fail(&key.1, lines);
@@ -178,6 +181,8 @@ struct GoReader {
     building: Option<String>,
     built_wrong: HashSet<String>,
     unbuilt: Vec<String>,
+    /// The names of all tests, where go reports them as JSON.
+    ran: Vec<String>,
     passed: u64,
     skipped: u64,
     ok_packages: u64,
@@ -342,6 +347,7 @@ impl GoReader {
         run.failures.extend(self.failures);
         run.passed = self.passed;
         run.skipped = self.skipped;
+        run.ran = self.ran;
         run.duration = self.duration;
         if self.ok_packages > 0 {
             run.notes

@@ -155,6 +155,10 @@ impl<'a> PytestReader<'a> {
 
     fn rule(&mut self, title: &'a str) {
         self.titled = false;
+        if title == "short test summary info" {
+            // Of several the last one is of the run itself; others are quoted by its tests.
+            self.summary.clear();
+        }
         self.section = match title {
             "ERRORS" => Section::Errors,
             "FAILURES" => Section::Failures,
@@ -251,7 +255,12 @@ impl<'a> PytestReader<'a> {
             pair_rest(kind, &blocks, &self.summary, &mut lines, &mut used);
         }
         let files = self.progress.files_of(&blocks);
+        let is_complete = self.is_summary_complete();
         for ((block, line), file) in blocks.into_iter().zip(lines).zip(files) {
+            if line.is_none() && is_complete {
+                // Part of what a test printed: the output of another run.
+                continue;
+            }
             let id = match line {
                 Some(i) => self.summary[i].id.clone().into_owned(),
                 None => block.own_id(file, self.root),
@@ -259,6 +268,17 @@ impl<'a> PytestReader<'a> {
             run.failures.push(block.close(id));
         }
         used
+    }
+
+    /// Whether the short summary names every failure and error that the last line counts.
+    fn is_summary_complete(&self) -> bool {
+        let count = |kind| self.summary.iter().filter(|line| line.kind == kind).count() as u64;
+        let totals = self.totals.as_ref();
+        !self.summary.is_empty()
+            && totals.is_some_and(|totals| {
+                totals.failed == count(FailureKind::Failed)
+                    && totals.errors == count(FailureKind::Error)
+            })
     }
 
     /// Failures without a block: those of the summary, or the places of `--tb=line`.
