@@ -72,6 +72,18 @@ impl ProjectFacts {
     }
 }
 
+/// The command that runs the project's tests; without that of a Makefile, which cannot select some of them.
+pub(crate) fn test_command_of(
+    cx: &Cx,
+    cancel: &CancelToken,
+    without_make: bool,
+) -> Option<TestCommand> {
+    test_command(&|path| match path {
+        "Makefile" | "makefile" if without_make => None,
+        path => manifest(cx, path, cancel),
+    })
+}
+
 /// Looks at the workspace. What cannot be read is left out.
 pub(crate) fn look(cx: &Cx, cancel: &CancelToken) -> ProjectFacts {
     ProjectFacts {

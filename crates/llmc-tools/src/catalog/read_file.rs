@@ -17,6 +17,7 @@ use super::converted::{
     FoundFile, ImageView, NamedPart, document_slice, fault_error, find_conversion,
 };
 use super::linux_handle_read::open_source;
+use super::several::{SeveralTexts, listed_places, read_several};
 use super::target::{LineSpan, PathTarget};
 use super::te_handle::{about, bytes_at};
 use crate::budget::SESSION_SPENT;
@@ -27,6 +28,8 @@ use crate::tool::{Effect, Tool};
 
 /// Lines above this many bytes are shown clipped; the handle has them whole.
 pub(super) const MAX_LINE_BYTES: usize = 4096;
+/// Tokens that ranges and definitions may take which a caller has named.
+pub(super) const MAX_PLACE_TOKENS: usize = 20_000;
 /// How many budgets an answer may take when no number of lines was asked for.
 pub(super) const MAX_BUDGETS_UNASKED: usize = 5;
 /// Lines of a file when no number was asked for.
@@ -36,7 +39,7 @@ const BLOCK_BYTES: usize = 1 << 20;
 
 pub(super) struct ReadFile;
 
-/// Read a file, document, image, path::Class.method or handle; returns lines, sha tag.
+/// Read files, images, handles; several: a.py:10-40,60-90,b.py::Class.method.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
@@ -45,7 +48,11 @@ pub(super) struct Args {
     offset_lines: Option<AtLeast<0, 0>>,
     #[schemars(extend("default" = null, "x-help" = "default: the whole file"))]
     max_lines: Option<Count<DEFAULT_LINES, 1, 100_000>>,
+    #[schemars(extend("x-unlisted" = true))]
     line_numbers: Option<bool>,
+    #[expect(dead_code, reason = "the call path reads it")]
+    #[schemars(extend("x-help" = "of the answer; default: the budget", "x-unlisted" = true))]
+    max_tokens: Option<AtLeast<1, 1>>,
 }
 
 impl Tool for ReadFile {
@@ -65,23 +72,23 @@ impl Tool for ReadFile {
             max = u64::MAX;
         }
         cx.blocking(move |cx, cancel| {
-            let lines_asked = args.max_lines.is_some();
-            let most = if lines_asked { max } else { u64::MAX };
-            let answer = match PathTarget::of(cx, &args.path, cancel)? {
-                PathTarget::File => of_file(cx, &args.path, Place::Whole, skip, max, cancel)?,
-                PathTarget::Lines { path, first, last } => {
-                    let place = Place::Lines(LineSpan { first, last });
-                    of_file(cx, &path, place, skip, most, cancel)?
+            if let Some(places) = listed_places(cx, &args.path)? {
+                if args.offset_lines.is_some() || args.max_lines.is_some() {
+                    return Err(
+                        Error::bad_args("offset_lines and max_lines are for one path")
+                            .hint("name lines in the path: a.py:10-40,b.py:5-9"),
+                    );
                 }
-                PathTarget::Part(part) => {
-                    of_file(cx, &part.path, Place::Part(&part), skip, most, cancel)?
-                }
-                PathTarget::Handle(id) => ReadAnswer::Text(of_handle(cx, id, skip, max, cancel)?),
-            };
+                return Ok(ReadAnswer::Several(read_several(cx, &places, cancel)?));
+            }
+            let lines = args.max_lines.is_some() || max == u64::MAX;
+            let answer = read_one(cx, &args.path, skip, lines.then_some(max), cancel)?;
             let ReadAnswer::Text(mut text) = answer else {
                 return Ok(answer);
             };
-            text.lines_asked = lines_asked;
+            if args.max_lines.is_some() {
+                text.asked = AskedLength::Lines;
+            }
             if args.line_numbers == Some(true) && text.slice.encoding != Encoding::Binary {
                 text.slice.text = numbered(&text.slice);
             }
@@ -91,11 +98,45 @@ impl Tool for ReadFile {
     }
 }
 
+/// Reads what one path names: `max` lines of it, or all of a range or definition and the first lines of a file.
+pub(super) fn read_one(
+    cx: &Cx,
+    named: &str,
+    skip: u64,
+    max: Option<u64>,
+    cancel: &CancelToken,
+) -> Result<ReadAnswer> {
+    let of_place = max.unwrap_or(u64::MAX);
+    let of_whole = max.unwrap_or(DEFAULT_LINES.unsigned_abs());
+    match PathTarget::of(cx, named, cancel)? {
+        PathTarget::File => of_file(cx, named, Place::Whole, skip, of_whole, cancel),
+        PathTarget::Lines { path, first, last } => {
+            let place = Place::Lines(LineSpan { first, last });
+            of_file(cx, &path, place, skip, of_place, cancel)
+        }
+        PathTarget::Part(part) => {
+            of_file(cx, &part.path, Place::Part(&part), skip, of_place, cancel)
+        }
+        PathTarget::Handle(id) => Ok(ReadAnswer::Text(of_handle(cx, id, skip, of_whole, cancel)?)),
+    }
+}
+
 /// What a path turned out to be.
 #[derive(Debug)]
 pub(super) enum ReadAnswer {
     Text(FileText),
     Image(ImageView),
+    Several(SeveralTexts),
+}
+
+/// What a caller has said about the length of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AskedLength {
+    Nothing,
+    /// It named a range or a definition.
+    Place,
+    /// It named a number of lines.
+    Lines,
 }
 
 /// Lines of a file, of a document's text or of a stored result.
@@ -108,8 +149,7 @@ pub(super) struct FileText {
     base: u64,
     /// The last line that was asked for, where not the end of the text is.
     end: Option<u64>,
-    /// Whether the caller said how many lines it wants.
-    lines_asked: bool,
+    asked: AskedLength,
 }
 
 #[derive(Debug)]
@@ -187,7 +227,10 @@ fn of_file(
         end: span.map(|span| span.last.min(slice.total_lines)),
         slice,
         base: span.map_or(0, |span| span.first - 1),
-        lines_asked: false,
+        asked: match span {
+            Some(_) => AskedLength::Place,
+            None => AskedLength::Nothing,
+        },
     }))
 }
 
@@ -205,7 +248,7 @@ fn of_handle(cx: &Cx, id: HandleId, skip: u64, max: u64, cancel: &CancelToken) -
         slice,
         base: 0,
         end: None,
-        lines_asked: false,
+        asked: AskedLength::Nothing,
     })
 }
 
@@ -295,6 +338,7 @@ impl Serialize for ReadAnswer {
         match self {
             ReadAnswer::Text(text) => serializer.serialize_str(&text.slice.text),
             ReadAnswer::Image(image) => serializer.serialize_str(&image.facts()),
+            ReadAnswer::Several(several) => serializer.serialize_str(several.text()),
         }
     }
 }
@@ -304,11 +348,42 @@ impl Render for ReadAnswer {
         match self {
             ReadAnswer::Text(text) => text.render(room),
             ReadAnswer::Image(image) => Ok(image.render(room)),
+            ReadAnswer::Several(_) if room.form() == Form::Data => Ok(Rendition::data()),
+            ReadAnswer::Several(several) => Ok(several.render(room)),
         }
     }
 }
 
 impl FileText {
+    /// What was read.
+    pub(super) fn text(&self) -> &str {
+        match self.is_binary() {
+            true => "",
+            false => &self.slice.text,
+        }
+    }
+
+    pub(super) fn shown_lines(&self) -> u64 {
+        self.slice.lines
+    }
+
+    /// Which lines of how many, and the tag of the file: `lines 3-9 of 20, sha 1a2b3c4d`.
+    pub(super) fn extent(&self) -> String {
+        let slice = &self.slice;
+        let last = (slice.first_line - 1) + slice.lines;
+        let lines = match (slice.first_line, last) {
+            _ if self.is_binary() => format!("binary file of {} bytes", slice.total_bytes),
+            (1, last) if last >= slice.total_lines => format!("{last} lines"),
+            (first, last) => format!("lines {first}-{last} of {}", slice.total_lines),
+        };
+        match self.origin {
+            Origin::Stored { .. } => lines,
+            Origin::File { .. } | Origin::Document { .. } => {
+                format!("{lines}, sha {}", slice.tag())
+            }
+        }
+    }
+
     /// Whether lines that were asked for follow line `last` of the text.
     fn goes_on_after(&self, last: u64) -> bool {
         last < self.end.unwrap_or(self.slice.total_lines)
@@ -336,10 +411,12 @@ impl Render for FileText {
         // Bytes that are no text cost tokens and tell a model nothing.
         let text = if self.is_binary() { "" } else { &slice.text };
         // A caller who asks for lines gets them; one who does not should not be flooded by two hundred long ones.
-        let most = match self.lines_asked {
-            true => usize::MAX,
-            false => room.answer_budget().saturating_mul(MAX_BUDGETS_UNASKED),
+        let most = match self.asked {
+            AskedLength::Lines => usize::MAX,
+            AskedLength::Place => MAX_PLACE_TOKENS,
+            AskedLength::Nothing => room.answer_budget().saturating_mul(MAX_BUDGETS_UNASKED),
         };
+        let most = room.cx.asked_tokens().map_or(most, |_| room.whole_tokens);
         let session = room.for_chosen_length();
         let is_within_session = llmc_tokens::fits(text, session.whole_tokens);
         let left = match is_within_session {

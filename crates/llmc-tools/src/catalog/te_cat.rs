@@ -2,6 +2,7 @@ use llmc_documents::{Conversion, DocumentText};
 use llmc_enrich::logs::LogSurvey;
 use llmc_enrich::preview::{PreviewPart, TextEnds, condense, condense_binary};
 use llmc_enrich::sniff::{ContentKind, is_binary, sniff};
+use llmc_enrich::{Condensed, Totals};
 use llmc_host::{CancelToken, FileSlice, OpenFile};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
@@ -10,10 +11,12 @@ use super::args::{AtLeast, DOCUMENT_ERRORS, bounded};
 use super::converted::{
     ConvertedFile, FoundFile, ImageView, NamedPart, document_slice, fault_error, find_conversion,
 };
+use super::read_file::MAX_PLACE_TOKENS;
+use super::several::{SeveralTexts, listed_places, read_several};
 use super::target::{LineSpan, PathTarget, lines_of};
-use crate::cx::Cx;
+use crate::cx::{Cx, Form};
 use crate::error::{ErrorKind, Family, Result};
-use crate::render::{AnswerRoom, FileScope, Render, Rendition, Rest};
+use crate::render::{AnswerRoom, FileScope, Layout, Render, Rendition, Rest};
 use crate::shape::te_output;
 use crate::tool::{Effect, Tool};
 
@@ -42,28 +45,82 @@ impl Tool for TeCat {
     const ERRORS: &'static [ErrorKind] = DOCUMENT_ERRORS;
     const KEYWORDS: &'static str = "read show print";
     type Args = Args;
-    type Output = FileView;
+    type Output = CatAnswer;
 
-    async fn run(cx: &Cx, args: Args) -> Result<FileView> {
+    async fn run(cx: &Cx, args: Args) -> Result<CatAnswer> {
         let asked = match args.lines {
             None => PreviewPart::Whole,
             lines => PreviewPart::Head(bounded("lines", lines)?),
         };
         cx.blocking(move |cx, cancel| {
-            if asked != PreviewPart::Whole {
-                return view_part(cx, "cat", &args.path, asked, cancel);
+            if let Some(places) = listed_places(cx, &args.path)? {
+                return Ok(CatAnswer::Several(read_several(cx, &places, cancel)?));
             }
-            match PathTarget::of(cx, &args.path, cancel)? {
-                PathTarget::Lines { path, first, last } => {
-                    view_lines(cx, "cat", &path, LineSpan { first, last }, cancel)
-                }
-                PathTarget::Part(part) => view_named_part(cx, "cat", &part, cancel),
-                PathTarget::File | PathTarget::Handle(_) => {
-                    view_part(cx, "cat", &args.path, asked, cancel)
-                }
-            }
+            let view = match asked {
+                PreviewPart::Whole => view_place(cx, &args.path, cancel),
+                asked => view_part(cx, "cat", &args.path, asked, cancel),
+            };
+            Ok(CatAnswer::One(Box::new(view?)))
         })
         .await
+    }
+}
+
+/// Shows what a path names.
+fn view_place(cx: &Cx, named: &str, cancel: &CancelToken) -> Result<FileView> {
+    match PathTarget::of(cx, named, cancel)? {
+        PathTarget::Lines { path, first, last } => {
+            view_lines(cx, "cat", &path, LineSpan { first, last }, cancel)
+        }
+        PathTarget::Part(part) => view_named_part(cx, "cat", &part, cancel),
+        PathTarget::File | PathTarget::Handle(_) => {
+            view_part(cx, "cat", named, PreviewPart::Whole, cancel)
+        }
+    }
+}
+
+/// One file, or several places.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum CatAnswer {
+    One(Box<FileView>),
+    #[serde(serialize_with = "several_as_text")]
+    Several(SeveralTexts),
+}
+
+te_output!(CatAnswer);
+
+fn several_as_text<S: Serializer>(
+    several: &SeveralTexts,
+    serializer: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    serializer.serialize_str(several.text())
+}
+
+impl Render for CatAnswer {
+    fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
+        match self {
+            CatAnswer::One(view) => view.render(room),
+            CatAnswer::Several(_) if room.form() == Form::Data => Ok(Rendition::data()),
+            CatAnswer::Several(several) => {
+                let shown = several.render(room);
+                let Layout::Text { body, .. } = shown.layout else {
+                    return Ok(shown);
+                };
+                let lines = several.lines();
+                let condensed = Condensed {
+                    shown: lines,
+                    truncated: shown.truncated,
+                    totals: Totals {
+                        lines: Some(lines),
+                        ..Totals::default()
+                    },
+                    body,
+                    ..Condensed::default()
+                };
+                Ok(Rendition::te("cat", condensed).rest(shown.rest))
+            }
+        }
     }
 }
 
@@ -252,6 +309,14 @@ impl Render for FileView {
             let bytes = match self.lines {
                 PreviewPart::Whole => usize::try_from(whole.total_bytes).unwrap_or(usize::MAX),
                 _ => 0,
+            };
+            // Lines that were asked for are not cut.
+            let room = match self.lines {
+                PreviewPart::From(_) => AnswerRoom {
+                    whole_tokens: room.for_chosen_length().whole_tokens.min(MAX_PLACE_TOKENS),
+                    ..*room
+                },
+                _ => *room,
             };
             room.condense(bytes, |tokens| {
                 condense(&self.path, self.kind, &text, self.lines, tokens)

@@ -1,0 +1,246 @@
+//! `look`: the definitions that words or names mean, whole and with the lines that call them, within a budget.
+//!
+//! A name is looked up; words are searched for. Of both the whole definition is shown, not the lines that match: what is
+//! changed next is mostly the rest of it.
+
+use std::collections::HashSet;
+
+use llmc_envelope::receipt::Receipt;
+use llmc_host::CancelToken;
+use llmc_index::{Index, Inspection};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::args::{Count, INDEX_ERRORS, bounded};
+use super::target::is_name;
+use crate::cx::{Cx, Form};
+use crate::error::{Error, ErrorKind, Result};
+use crate::rag::{self, Asked};
+use crate::render::{AnswerRoom, Render, Rendition};
+use crate::tool::{Effect, Tool};
+
+/// Lines of callers that a definition has.
+const MAX_CALLERS: usize = 6;
+/// Names of one question that are looked up.
+const MAX_NAMES: usize = 12;
+/// Results of a search that are looked at.
+const SEARCHED: usize = 8;
+/// Bytes of a caller's line.
+const MAX_LINE_BYTES: usize = 160;
+
+pub(super) struct Look;
+
+/// Whole definitions for words or names, with callers.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Args {
+    #[serde(alias = "words", alias = "names", alias = "q")]
+    query: String,
+    #[schemars(extend("x-help" = "tokens"))]
+    budget: Option<Count<3000, 100, 20_000>>,
+}
+
+/// Definitions, one after the other.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(extend("x-help" = "text: each definition under its place, then lines that call it"))]
+pub(super) struct Definitions(String);
+
+impl Tool for Look {
+    const NAME: &'static str = "look";
+    const EFFECT: Effect = Effect::Reads;
+    const RETRIEVES: bool = true;
+    const ERRORS: &'static [ErrorKind] = INDEX_ERRORS;
+    const KEYWORDS: &'static str = "find definition source code callers explain where";
+    type Args = Args;
+    type Output = Definitions;
+
+    async fn run(cx: &Cx, args: Args) -> Result<Definitions> {
+        let budget = usize::try_from(bounded("budget", args.budget)?).unwrap_or(usize::MAX);
+        cx.blocking(move |cx, stop| {
+            rag::await_index(cx, stop)?;
+            let mut found = Found::new(budget);
+            found.add_names(cx, &args.query, stop)?;
+            found.add_searched(cx, &args.query, stop)?;
+            found.finish(&args.query)
+        })
+        .await
+    }
+}
+
+impl Render for Definitions {
+    fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
+        Ok(match room.form() {
+            Form::Data => Rendition::data(),
+            // As long as the caller has said.
+            Form::Text | Form::Page => Rendition::text(self.0.as_str(), Receipt::new()),
+        })
+    }
+}
+
+/// What is found so far.
+struct Found {
+    text: String,
+    left: usize,
+    known: HashSet<String>,
+    /// Places that did not fit.
+    unshown: Vec<String>,
+}
+
+impl Found {
+    fn new(budget: usize) -> Found {
+        Found {
+            text: String::new(),
+            left: budget,
+            known: HashSet::new(),
+            unshown: Vec::new(),
+        }
+    }
+
+    /// Looks up each word that is the name of a definition. In a sentence only what no other word looks like is taken for a name.
+    fn add_names(&mut self, cx: &Cx, query: &str, stop: &CancelToken) -> Result<()> {
+        let words: Vec<&str> = query
+            .split([' ', ',', '\n', '\t'])
+            .map(|word| word.trim_matches(['"', '\'', '`', '(', ')', ';']))
+            .filter(|word| !word.is_empty())
+            .collect();
+        let is_sentence = words.len() > 3;
+        let looks_like_name = |word: &str| {
+            let inner = word.chars().skip(1);
+            word.contains(['_', '.', ':', '#']) || inner.clone().any(char::is_uppercase)
+        };
+        let names = words.into_iter().filter(|word| {
+            let is_symbol = is_name(word) || word.contains("::") || word.contains('#');
+            is_symbol && (!is_sentence || looks_like_name(word))
+        });
+        for name in names.take(MAX_NAMES) {
+            stop.check()?;
+            // What no definition is called is searched for.
+            if let Ok(found) = inspect(
+                cx,
+                &name.replacen("::", "#", usize::from(is_path(name))),
+                stop,
+            ) {
+                let further: Vec<String> = found.ambiguous.iter().take(3).cloned().collect();
+                self.add(cx, &found, stop);
+                for other in further {
+                    if let Ok(found) = inspect(cx, &other, stop) {
+                        self.add(cx, &found, stop);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add_searched(&mut self, cx: &Cx, query: &str, stop: &CancelToken) -> Result<()> {
+        if !self.text.is_empty() && self.left < 200 {
+            return Ok(());
+        }
+        let is_one_name = !self.text.is_empty() && !query.trim().contains([' ', ',']);
+        if is_one_name {
+            return Ok(());
+        }
+        let mut limits = rag::limited(cx, &Asked::default())?;
+        limits.k = limits.k.min(SEARCHED);
+        let found = rag::search(cx, query, &limits, stop)?;
+        for snippet in &found.snippets {
+            stop.check()?;
+            let whole = snippet
+                .symbol
+                .as_ref()
+                .and_then(|symbol| inspect(cx, &format!("{}#{symbol}", snippet.path), stop).ok());
+            match whole {
+                Some(whole) => self.add(cx, &whole, stop),
+                None => self.add_block(
+                    &snippet.src(),
+                    &snippet.src(),
+                    &format!("{}\n", snippet.text.trim_end()),
+                    "",
+                ),
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a whole definition and the lines that call it.
+    fn add(&mut self, cx: &Cx, found: &Inspection, stop: &CancelToken) {
+        let symbol = found.symbol.as_deref().unwrap_or_default();
+        let title = match symbol.is_empty() {
+            true => found.src.clone(),
+            false => format!("{}::{symbol}", found.path),
+        };
+        if self.known.contains(&found.src) {
+            return;
+        }
+        let id = format!("{}#{symbol}", found.path);
+        let index: &Index = cx.app().index();
+        let uses = index.where_used(&cx.files().roots, &id, 1, stop);
+        let mut callers = String::new();
+        if let Ok(uses) = uses {
+            for site in uses.sites.iter().take(MAX_CALLERS) {
+                let line = site.text.trim();
+                let line = &line[..line.floor_char_boundary(MAX_LINE_BYTES.min(line.len()))];
+                callers.push_str(&format!("  {}:{}: {line}\n", site.path, site.line));
+            }
+            if uses.total > MAX_CALLERS {
+                callers.push_str(&format!("  and {} more\n", uses.total - MAX_CALLERS));
+            }
+        }
+        let mut text = found.text.trim_end().to_owned();
+        text.push('\n');
+        self.add_block(&title, &found.src, &text, &callers);
+    }
+
+    fn add_block(&mut self, title: &str, src: &str, text: &str, callers: &str) {
+        if !self.known.insert(src.to_owned()) {
+            return;
+        }
+        let lines = src.split_once('#').map_or("", |(_, lines)| lines);
+        let mut block = match lines.is_empty() || title == src {
+            true => format!("== {title} ==\n{text}"),
+            false => format!("== {title} {lines} ==\n{text}"),
+        };
+        if !callers.is_empty() {
+            block.push_str("used in:\n");
+            block.push_str(callers);
+        }
+        let cost = llmc_tokens::count(&block);
+        if cost > self.left {
+            if !self.text.is_empty() {
+                self.unshown.push(src.to_owned());
+                return;
+            }
+            // The first is shown as far as it goes.
+            let (end, _) = llmc_tokens::lines_within(&block, self.left.saturating_sub(30));
+            block.truncate(end);
+            block.push_str(&format!("… cut at the budget; all of it: {src}\n"));
+        }
+        self.left = self.left.saturating_sub(cost);
+        self.text.push_str(&block);
+    }
+
+    fn finish(mut self, query: &str) -> Result<Definitions> {
+        if self.text.is_empty() {
+            let message = format!("nothing is called or about {query:?}");
+            return Err(Error::new(ErrorKind::NotFound, message).hint("try te_grep with a pattern"));
+        }
+        if !self.unshown.is_empty() {
+            self.text
+                .push_str(&format!("beyond the budget: {}\n", self.unshown.join(", ")));
+        }
+        Ok(Definitions(self.text))
+    }
+}
+
+/// Whether a name begins with a path.
+fn is_path(name: &str) -> bool {
+    let file = name.split("::").next().unwrap_or_default();
+    file.contains(['/', '.'])
+}
+
+fn inspect(cx: &Cx, name: &str, stop: &CancelToken) -> llmc_index::Result<Inspection> {
+    cx.app()
+        .index()
+        .inspect(&cx.files().roots, name, usize::MAX, stop)
+}
