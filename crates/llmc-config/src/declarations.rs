@@ -203,7 +203,7 @@ settings! {
         /// Tools listed beside `read_file`, `list_dir` and `init`.
         promoted_tools: Vec<String> = list(
             NotEmpty,
-            &["linux_fs_write", "linux_fs_edit", "run_cmd", "te_grep", "rag_search"],
+            &["linux_fs_write", "linux_fs_edit", "run_cmd"],
         ),
         /// Lists `execute_code` too.
         include_execute_code: bool = flag(true),

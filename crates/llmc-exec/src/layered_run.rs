@@ -5,7 +5,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
@@ -38,6 +38,36 @@ impl LayeredRun {
     /// The layers cannot be read.
     pub fn changes(&self) -> io::Result<LayerChanges<'_>> {
         LayerChanges::collect(&self.written)
+    }
+
+    /// The content of a file that the run has written, by its absolute path; `None` if it has written none there, or one with
+    /// more bytes than `limit`.
+    pub fn written_file(&self, path: &Path, limit: u64) -> Option<Vec<u8>> {
+        let places = self.written.places.iter();
+        let (place, below) = places
+            .filter_map(|place| Some((place, path.strip_prefix(&place.path).ok()?)))
+            .next()?;
+        let mut parts: Vec<&OsStr> = Vec::new();
+        for part in below.components() {
+            match part {
+                Component::Normal(part) => parts.push(part),
+                _ => return None,
+            }
+        }
+        let (name, dirs) = parts.split_last()?;
+        let mut dir = rustix::io::fcntl_dupfd_cloexec(&place.upper, 0).ok()?;
+        for part in dirs {
+            dir = open_below(&dir, part).ok()?;
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = File::from(rfs::openat(&dir, *name, flags, Mode::empty()).ok()?);
+        let status = file.metadata().ok()?;
+        if !status.is_file() || status.len() > limit {
+            return None;
+        }
+        let mut content = Vec::new();
+        file.take(limit).read_to_end(&mut content).ok()?;
+        Some(content)
     }
 
     /// Whether the layers have no room left, in which case the run could not write all that it wanted to.

@@ -460,7 +460,7 @@ fn listed(tool: &ToolDef) -> Tool {
     Tool::new(
         tool.name,
         tool.description().to_owned(),
-        Arc::new(tool.schema().clone()),
+        Arc::new(tool.listed_schema()),
     )
     .with_annotations(hints)
 }

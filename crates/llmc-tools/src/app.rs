@@ -30,6 +30,7 @@ use crate::script::Scripts;
 use crate::servers::ServerLink;
 use crate::shared_audit;
 use crate::shared_store::shared_database;
+use crate::shell::comparing::BaseResults;
 use crate::shell::refusals::Explained;
 use crate::slots::CallSlots;
 use crate::state;
@@ -53,6 +54,7 @@ pub struct App {
     processes: Processes,
     /// Which refusals of the boundary its answers have explained.
     explained: Explained,
+    base_results: BaseResults,
     analyses: AnalysisState,
     commands: CommandKeeper,
     index: IndexKeeper,
@@ -162,6 +164,7 @@ impl App {
             linux,
             processes: Processes::default(),
             explained: Explained::default(),
+            base_results: BaseResults::default(),
             analyses: AnalysisState::default(),
             commands: CommandKeeper::default(),
             index,
@@ -376,6 +379,11 @@ impl App {
     /// Which refusals of the boundary its answers have explained.
     pub(crate) fn explained(&self) -> &Explained {
         &self.explained
+    }
+
+    /// Results of `run_compare` at bases.
+    pub(crate) fn base_results(&self) -> &BaseResults {
+        &self.base_results
     }
 
     /// What recursive analyses share.

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
@@ -30,6 +31,22 @@ const MAX_WALKED_FILES: usize = 200_000;
 const MAX_SHOWN_BYTES: u64 = 64 << 20;
 /// Entries of a new folder that are looked at before it is hidden as a whole.
 const MAX_FOLDER_ENTRIES: usize = 10_000;
+/// Ignored files whose state is taken into account.
+const MAX_INPUT_FILES: usize = 300_000;
+/// Folders whose content programs make anew from other files, and git's own.
+const CACHE_DIRS: &[&[u8]] = &[
+    b".git",
+    b".llmc",
+    b"__pycache__",
+    b".pytest_cache",
+    b".mypy_cache",
+    b".ruff_cache",
+    b".hypothesis",
+    b".coverage",
+    b"target",
+    b".cache",
+    b".vite",
+];
 /// Contents that are in memory at the same time.
 const BATCH_BYTES: u64 = 16 << 20;
 /// How git-lfs begins what it puts in place of a file.
@@ -47,6 +64,9 @@ pub(crate) struct BaseView<'a> {
     dir: PathBuf,
     /// What a reader should know about the view.
     pub(crate) notes: Vec<String>,
+    /// A checksum over names, sizes and times of the ignored files, which a run at the base sees as they are; none where they
+    /// are not known.
+    pub(crate) inputs: Option<u64>,
 }
 
 /// Where the contents of a base come from.
@@ -61,6 +81,9 @@ struct CommitBase<'a> {
     tree: CommitTree<'a>,
     shown: Vec<(Vec<u8>, Committed)>,
     hidden: Vec<Vec<u8>>,
+    /// Files that the base does not have.
+    absent: Vec<Vec<u8>>,
+    inputs: Option<u64>,
 }
 
 impl<'a> BaseView<'a> {
@@ -89,14 +112,17 @@ impl<'a> BaseView<'a> {
             tree,
             shown: Vec::new(),
             hidden: Vec::new(),
+            absent: Vec::new(),
+            inputs: None,
         };
         let notes = commit.compare(cx, dir, &name, listed.unwrap_or_default(), stop)?;
         Ok(BaseView {
             name,
             id,
-            source: BaseSource::Commit(commit),
             dir: dir.path.absolute(),
             notes,
+            inputs: commit.inputs,
+            source: BaseSource::Commit(commit),
         })
     }
 
@@ -129,18 +155,43 @@ impl<'a> BaseView<'a> {
             source: BaseSource::Entry(history, states),
             dir: cx.app().root().to_owned(),
             notes,
+            inputs: None,
         })
     }
 
-    /// Puts the view over what is there. Returns what a reader should know beside [`BaseView::notes`].
+    /// The files that differ from the base, in the order of their names; nothing for a base that is an entry.
+    pub(crate) fn changed(&self) -> Vec<String> {
+        let BaseSource::Commit(commit) = &self.source else {
+            return Vec::new();
+        };
+        let shown = commit
+            .shown
+            .iter()
+            .filter(|(_, was)| was.kind != CommittedKind::Link);
+        let names = shown.map(|(name, _)| name).chain(&commit.absent);
+        let mut names: Vec<String> = names
+            .map(|name| String::from_utf8_lossy(name).into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// Puts the view over what is there, except for paths that are to stay as they are now. Returns what a reader should know
+    /// beside [`BaseView::notes`].
     ///
     /// # Errors
     /// The base cannot be read, or the view does not fit.
-    pub(crate) fn fill(&self, layer: &BaseLayer<'_>, stop: &CancelToken) -> Result<Vec<String>> {
+    pub(crate) fn fill(
+        &self,
+        layer: &BaseLayer<'_>,
+        stays: fn(&[u8]) -> bool,
+        stop: &CancelToken,
+    ) -> Result<Vec<String>> {
         let place = BasePlace {
             layer,
             dir: &self.dir,
             base: &self.name,
+            stays,
         };
         match &self.source {
             BaseSource::Commit(commit) => commit.fill(&place, stop),
@@ -158,6 +209,8 @@ struct BasePlace<'a> {
     dir: &'a Path,
     /// What the base is called.
     base: &'a str,
+    /// Which paths are shown as they are now.
+    stays: fn(&[u8]) -> bool,
 }
 
 impl BasePlace<'_> {
@@ -191,7 +244,7 @@ fn fill_past(
     let mut covered: HashSet<&[u8]> = HashSet::new();
     for PastState { path, state } in states {
         stop.check()?;
-        if folders(path).any(|folder| covered.contains(folder)) {
+        if (place.stays)(path) || folders(path).any(|folder| covered.contains(folder)) {
             continue;
         }
         let shown = place.path(path);
@@ -269,6 +322,8 @@ impl CommitBase<'_> {
         });
         let absent: BTreeSet<&[u8]> = absent.map(Vec::as_slice).collect();
         self.hidden = hidden_names(dir, &listed, &tracked, &absent, stop)?;
+        self.absent = absent.iter().map(|name| name.to_vec()).collect();
+        self.inputs = ignored_inputs(dir, &there, stop)?;
         let mut notes: Vec<String> = environments.note().into_iter().collect();
         for (count, what) in [
             (submodules.len() as u64, "submodules are as they are now"),
@@ -305,6 +360,9 @@ impl CommitBase<'_> {
             let wanted: Vec<&Committed> = batch.iter().map(|(_, was)| was).collect();
             let contents = self.tree.contents(&wanted, stop).map_err(for_base)?;
             for (name, was) in batch {
+                if (place.stays)(name) {
+                    continue;
+                }
                 let Some(content) = contents.get(&was.id) else {
                     continue;
                 };
@@ -320,7 +378,7 @@ impl CommitBase<'_> {
                 made.map_err(|error| place.unfilled(&error))?;
             }
         }
-        for name in &self.hidden {
+        for name in self.hidden.iter().filter(|name| !(place.stays)(name)) {
             let hidden = layer.hide(&place.path(name));
             hidden.map_err(|error| place.unfilled(&error))?;
         }
@@ -448,6 +506,38 @@ fn hidden_names(
         });
     }
     Ok(hidden.into_iter().collect())
+}
+
+/// A checksum over the names, sizes and times of files that git ignores, without caches that programs make anew.
+fn ignored_inputs(
+    dir: &OpenDir,
+    there: &BTreeSet<Vec<u8>>,
+    stop: &CancelToken,
+) -> Result<Option<u64>> {
+    let options = ListOptions {
+        depth: usize::MAX,
+        hidden: Hidden::Include,
+        file_glob: None,
+        max_entries: MAX_INPUT_FILES,
+        guard: None,
+        detail: ListDetail::Status,
+    };
+    let found = list(&dir.fd, &options, stop)?;
+    stop.check()?;
+    if !found.complete || found.total > MAX_INPUT_FILES as u64 {
+        return Ok(None);
+    }
+    let mut hasher = DefaultHasher::new();
+    for entry in &found.entries {
+        let is_cache = |part: &[u8]| CACHE_DIRS.contains(&part);
+        let is_input = entry.kind != FileKind::Dir
+            && !there.contains(&entry.path)
+            && !entry.path.split(|byte| *byte == b'/').any(is_cache);
+        if is_input {
+            (&entry.path, entry.size, entry.mtime_ns).hash(&mut hasher);
+        }
+    }
+    Ok(Some(hasher.finish()))
 }
 
 /// Whether everything in a folder is among these files, bytecode aside.

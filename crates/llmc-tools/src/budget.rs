@@ -7,6 +7,10 @@ use crate::cx::{Caller, Cx, Surface};
 
 /// What a script's call is given: a script asked for data, and what its reader gets is what it prints.
 const SCRIPT_CALL_TOKENS: u64 = 1_000_000;
+/// What a further call for the rest of an answer costs: its words, its answer's frame and the thought before it.
+const CALL_COST_TOKENS: usize = 800;
+/// The most tokens that a call can ask for by `max_tokens`.
+const MAX_ASKED_TOKENS: u64 = 20_000;
 /// What an answer says that the session's budget has cut.
 pub(crate) const SESSION_SPENT: &str =
     "cut: the session's token budget (mcp.te.session_budget_tokens) is spent";
@@ -48,11 +52,12 @@ pub(crate) fn answer_budget(cx: &Cx) -> u64 {
     cx.app().config().mcp.te.budget_for(&cx.caller().agent)
 }
 
-/// Tokens up to which a script's output is given whole, for an answer with this budget: a quarter more. A script prints what
-/// its author asked for, and a call for the little that was cut costs more than showing it.
-pub(crate) fn printed_text_budget(cx: &Cx, budget: usize) -> usize {
+/// Tokens up to which an answer with this budget is given whole: what exceeds it by less than a further call costs is not
+/// worth that call.
+pub(crate) fn whole_answer_budget(cx: &Cx, budget: usize) -> usize {
     let left = session_room(cx);
-    budget.saturating_add(budget / 4).min(left.max(budget))
+    let slack = CALL_COST_TOKENS.min(budget / 4);
+    budget.saturating_add(slack).min(left.max(budget))
 }
 
 /// What is left of the session's budget, if it has one.
@@ -95,10 +100,13 @@ pub(crate) fn naming_what_is_left(
 /// Tokens that the next answer may take. A spent session still gets its header and its handle: answers shrink, they never
 /// fail.
 pub(crate) fn next_answer_budget(cx: &Cx) -> u64 {
-    let answer = answer_budget(cx);
     if cx.caller().surface == Surface::Code {
-        return answer;
+        return answer_budget(cx);
     }
+    let answer = match cx.asked_tokens() {
+        Some(asked) => asked.clamp(1, MAX_ASKED_TOKENS),
+        None => answer_budget(cx),
+    };
     session_budget_left(cx).map_or(answer, |left| answer.min(left))
 }
 

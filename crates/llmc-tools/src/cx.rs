@@ -136,6 +136,17 @@ impl Caller {
     }
 }
 
+/// The argument by which a call says how long its answer may be.
+const MAX_TOKENS: &str = "max_tokens";
+
+/// A number that a model may have written as a text.
+fn whole_number(value: &Value) -> Option<u64> {
+    match value {
+        Value::String(text) => text.trim().parse().ok(),
+        value => value.as_u64(),
+    }
+}
+
 /// The context of one call.
 #[derive(Debug, Clone)]
 pub(crate) struct Cx {
@@ -155,6 +166,8 @@ pub(crate) struct Cx {
     recording: Option<Arc<CallRecording>>,
     /// Whether another server passed the call on.
     is_for_other_server: bool,
+    /// Tokens that the caller wants an answer to have at most.
+    asked_tokens: Option<u64>,
     files: Workspace,
     linux: Workspace,
 }
@@ -180,6 +193,7 @@ impl Cx {
             slot: Weak::new(),
             recording: None,
             is_for_other_server: false,
+            asked_tokens: None,
         }
     }
 
@@ -229,6 +243,11 @@ impl Cx {
         Cx { tool, ..self }
     }
 
+    /// Tokens that the caller wants the answer to have at most.
+    pub(crate) fn asked_tokens(&self) -> Option<u64> {
+        self.asked_tokens
+    }
+
     /// The tool that is called.
     pub(crate) fn tool(&self) -> &'static str {
         self.tool
@@ -256,7 +275,22 @@ impl Cx {
             correlation_id: call.correlation_id.as_deref().unwrap_or_default().into(),
             ask_user: call.ask_user.clone(),
             slot: call.slot.as_ref().map(Arc::downgrade).unwrap_or_default(),
+            asked_tokens: call.args.get(MAX_TOKENS).and_then(whole_number),
             ..self
+        }
+    }
+
+    /// The same for work that outlives the call: it has no slot, and what it changes is recorded nowhere.
+    pub(crate) fn detached(&self, stop: CancelToken) -> Cx {
+        Cx {
+            files: self.app.files().clone(),
+            linux: self.app.linux().clone(),
+            slot: Weak::new(),
+            recording: None,
+            cancel: CancellationToken::new(),
+            ask_user: None,
+            stop,
+            ..self.clone()
         }
     }
 

@@ -23,6 +23,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 mod activity;
+mod affected;
 mod app;
 mod approval;
 mod argument_help;

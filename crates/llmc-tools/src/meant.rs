@@ -206,14 +206,14 @@ mod tests {
             (
                 "mcp__llmc__grep",
                 "te_grep",
-                "te_grep",
+                "run_cmd",
                 "tools.te_grep(…) in execute_code",
                 "te_grep",
             ),
             (
                 "search",
                 "te_grep",
-                "te_grep",
+                "run_cmd",
                 "tools.te_grep(…) in execute_code",
                 "te_grep",
             ),

@@ -120,12 +120,16 @@ pub fn instructions(config: &Config) -> String {
 
 const THREE_CALLS: &str =
     "Most tasks take two or three calls: look; edit, test and show the diff; review.";
-const SCRIPTS: &str = "One execute_code script does many steps: its open and subprocess work on the workspace, every tool is a \
-     function that raises on failure, such as tools.linux_fs_edit(path, old_text, new_text), and tools.search(\"words\") finds more.";
-const SCRIPT_COMMANDS: &str =
-    "tools.run_cmd(line) returns .stdout, .stderr, .exit_code and never raises.";
-const COMPARE: &str = "tools.run_compare(line) names tests that newly fail since HEAD.";
-const UNDO: &str = "tools.undo() takes back the last call or script.";
+const THREE_SCRIPTS: &str =
+    "Most tasks take two or three execute_code scripts: look; edit, test and show the diff.";
+const SCRIPTS: &str = "Their open and subprocess work on the workspace; every tool is a function that raises on failure.";
+const LOOK: &str =
+    "tools.look(\"words or names\", budget=3000) gives whole definitions and callers.";
+const TESTS: &str = "tools.run_tests(affected=True) runs the tests of your change.";
+const COMPARE: &str = "tools.run_compare(line) names tests that newly fail since HEAD, and new ones that fail without the change.";
+const SCRIPT_COMMANDS: &str = "tools.run_cmd(line) has .stdout, .exit_code and never raises.";
+const SEARCH: &str = "tools.search(\"words\") finds more.";
+const LONGER: &str = "max_tokens=N allows answers above {budget} tokens.";
 const SHELL_LINES: &str = "run_cmd takes shell lines.";
 const EDITS: &str = "linux_fs_edit wants the exact old text.";
 const CUT_ANSWERS: &str =
@@ -135,12 +139,14 @@ fn sentences(mode: Mode) -> &'static [&'static str] {
     match mode {
         Mode::Hybrid => &[
             "LLMC: paths are relative to the workspace root.",
-            THREE_CALLS,
+            THREE_SCRIPTS,
             SCRIPTS,
-            SCRIPT_COMMANDS,
+            LOOK,
+            TESTS,
             COMPARE,
-            UNDO,
-            CUT_ANSWERS,
+            SCRIPT_COMMANDS,
+            SEARCH,
+            LONGER,
         ],
         Mode::Classic => &[
             "LLMC: files, search, commands and code retrieval of one workspace; paths are relative to its root.",
@@ -160,12 +166,14 @@ fn sentences(mode: Mode) -> &'static [&'static str] {
         ],
         Mode::CodeExecution => &[
             "LLMC: one workspace for Python scripts; paths are relative to its root.",
-            THREE_CALLS,
+            THREE_SCRIPTS,
             SCRIPTS,
-            SCRIPT_COMMANDS,
+            LOOK,
+            TESTS,
             COMPARE,
-            UNDO,
-            CUT_ANSWERS,
+            SCRIPT_COMMANDS,
+            SEARCH,
+            LONGER,
         ],
     }
 }

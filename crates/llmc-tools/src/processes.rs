@@ -3,6 +3,7 @@
 //! Each belongs to the principal and the session that started it and does not exist for others. One that has ended stays
 //! for a while, so that its last output and its exit code can be read.
 
+mod long_run;
 mod output;
 
 use std::path::Path;
@@ -21,6 +22,7 @@ use crate::servers::on_server;
 use crate::shell::CommandWords;
 use crate::shell::spool::{SharedSpool, Spool};
 
+pub(crate) use long_run::{LongRun, RunProgress};
 pub(crate) use output::{ProcessText, ReadRequest};
 
 /// Running processes of one session.
@@ -48,6 +50,8 @@ struct RegistryState {
     entries: Vec<Arc<Entry>>,
     /// Who is about to start one.
     starting: Vec<Owner>,
+    /// Work on views, in the order of its start.
+    runs: Vec<Arc<LongRun>>,
     closed: bool,
 }
 
@@ -121,6 +125,11 @@ impl Processes {
         let owner = Owner::of(caller);
         let found = self.lock().swept().into_iter().find(|entry| entry.id == id);
         found.filter(|entry| entry.owner == owner).ok_or_else(|| {
+            if self.run(caller, id).is_some() {
+                let message =
+                    format!("{id}: a comparison, preview or test run, which has no input");
+                return Error::bad_args(message).hint(format!("run_cmd proc={id} waits on for it"));
+            }
             Error::new(ErrorKind::NotFound, format!("{id}: no such process"))
                 .hint("linux_proc_list shows yours; an ended one is forgotten after a while")
         })
@@ -148,7 +157,11 @@ impl Processes {
         let mut state = self.lock();
         state.closed = true;
         let entries = std::mem::take(&mut state.entries);
+        let runs = std::mem::take(&mut state.runs);
         drop(state);
+        for run in &runs {
+            run.end();
+        }
         for entry in &entries {
             entry.process.end();
         }
@@ -240,10 +253,8 @@ impl Entry {
         process: Process,
         spool: Option<SharedSpool>,
     ) -> Entry {
-        // Calls name it, so it is short; to others it does not exist, so it need not be secret.
-        let random = Ulid::new().to_string().to_lowercase();
         Entry {
-            id: format!("p_{}", &random[random.len() - 8..]),
+            id: new_id(None),
             owner: Owner::of(caller),
             words,
             cwd,
@@ -344,6 +355,16 @@ impl Entry {
 
     fn cursor(&self) -> MutexGuard<'_, u64> {
         self.cursor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An id that no process has. Calls name it, so it is short; to others it does not exist, so it need not be secret.
+fn new_id(server: Option<&String>) -> String {
+    let random = Ulid::new().to_string().to_lowercase();
+    let id = format!("p_{}", &random[random.len() - 8..]);
+    match server {
+        Some(server) => on_server(&id, server),
+        None => id,
     }
 }
 

@@ -245,10 +245,15 @@ pub(crate) fn short_args(args: &Map<String, Value>) -> String {
     let main = [
         "path", "source", "target", "command", "argv", "args", "code", "entry",
     ];
+    let is_path = |name: &str| matches!(name, "path" | "source" | "target");
     let shown: Vec<String> = main
         .iter()
-        .filter_map(|name| text(args.get(*name)?))
-        .map(|text| clipped(&text))
+        .filter_map(|name| Some((name, text(args.get(*name)?)?)))
+        // A path that is cut names another file.
+        .map(|(name, text)| match is_path(name) {
+            true => text,
+            false => clipped(&text),
+        })
         .filter(|text| !text.is_empty())
         .collect();
     shown.join(", ")

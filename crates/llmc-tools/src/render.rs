@@ -87,14 +87,6 @@ impl AnswerRoom<'_> {
         })
     }
 
-    /// The room of what a script printed.
-    pub(crate) fn for_printed_text(&self) -> AnswerRoom<'_> {
-        AnswerRoom {
-            whole_tokens: budget::printed_text_budget(self.cx, self.whole_tokens),
-            ..*self
-        }
-    }
-
     /// The room of an answer whose length the caller has chosen (lines, a chunk, everything): only the session's budget
     /// limits it.
     pub(crate) fn for_chosen_length(&self) -> AnswerRoom<'_> {

@@ -9,6 +9,9 @@ use serde_json::{Map, Value};
 
 use crate::shape::{HELP, Shape};
 
+/// The schema key of an argument that is taken from everybody and sent to no model unasked: its list has room for few.
+pub(crate) const UNLISTED: &str = "x-unlisted";
+
 /// What is written once for each tool: its words, its arguments, and what it returns.
 #[derive(Debug, Clone)]
 pub(crate) struct Lean {
@@ -71,6 +74,7 @@ pub(crate) fn strip(value: &mut Value) {
         "minimum",
         "maximum",
         HELP,
+        UNLISTED,
     ] {
         map.shift_remove(noise);
     }

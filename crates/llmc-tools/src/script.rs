@@ -73,7 +73,10 @@ pub(crate) async fn run(cx: &Cx, script: Script) -> Result<ScriptOutput> {
             .hint("write Python; tools.search(\"words\") finds tools"));
     }
     let (limits, lowered) = limits(cx.app(), script.timeout)?;
-    let mut notes: Vec<String> = lowered.into_iter().collect();
+    let mut notes: Vec<String> = Vec::new();
+    if let Some(lowered) = &lowered {
+        cx.tell(lowered.clone());
+    }
     let tools = Tools::new(cx);
     let outcome = match (backend::choose(cx).await?, &script.session) {
         (Chosen::Python(python), None) => {
@@ -137,6 +140,13 @@ pub(crate) async fn run(cx: &Cx, script: Script) -> Result<ScriptOutput> {
         }
     };
     notes.extend(tools.warnings());
+    let mut outcome = outcome;
+    if let Some(lowered) = lowered {
+        if let (ScriptEnd::Value(last), true) = (&outcome.ending, outcome.output.is_empty()) {
+            outcome.output.clone_from(&last.repr);
+        }
+        outcome.output_parts = say_first(&lowered, &mut outcome.output, &outcome.output_parts);
+    }
     match outcome.ending {
         // Only recursive analysis stops scripts from outside.
         ScriptEnd::Stopped => Err(Error::new(ErrorKind::Internal, "the script was stopped")),
@@ -161,6 +171,12 @@ pub(crate) async fn run(cx: &Cx, script: Script) -> Result<ScriptOutput> {
             ))
         }
     }
+}
+
+/// Puts a line before what was printed, and returns where the parts of that start now.
+fn say_first(line: &str, output: &mut String, parts: &[usize]) -> Vec<usize> {
+    output.insert_str(0, &format!("{line}\n"));
+    parts.iter().map(|start| start + line.len() + 1).collect()
 }
 
 /// One script and what it may use.
@@ -356,7 +372,7 @@ fn limits(app: &App, timeout: Option<f64>) -> Result<(ScriptLimits, Option<Strin
         Some(seconds) if seconds > most.as_secs_f64() => (
             most,
             Some(format!(
-                "timeout lowered to {} s, in which calls do not count",
+                "[timeout lowered to {} s of the script's own time; its calls are waited for besides]",
                 config.timeout
             )),
         ),

@@ -150,11 +150,11 @@ pub(crate) fn seal<O: Render + Serialize>(
     let budget = budget.saturating_sub(said.as_deref().map_or(0, llmc_tokens::count));
     let room = AnswerRoom {
         tokens: body_room(budget),
-        whole_tokens: budget,
+        whole_tokens: budget::whole_answer_budget(cx, budget),
         cx,
         cancel,
     };
-    let mut rendition = fitted(output, room)?;
+    let mut rendition = fitted(output, room, budget)?;
     if let Some(why) = &not_undoable {
         match (cx.caller().form, &rendition.layout) {
             (Form::Data, _) => {
@@ -255,7 +255,7 @@ pub(crate) fn seal_failure(cx: &Cx, mut error: Error) -> Error {
     let printed = std::mem::take(&mut transcript.printed);
     let budget = usize::try_from(budget::next_answer_budget(cx)).unwrap_or(usize::MAX);
     let budget = budget.saturating_sub(llmc_tokens::count(&transcript.text(&error)));
-    let whole = budget::printed_text_budget(cx, budget);
+    let whole = budget::whole_answer_budget(cx, budget);
     let mut cut = cut_ends(&printed, CutLimits::tokens(whole));
     if !cut.is_whole() {
         cut = cut_ends(&printed, CutLimits::tokens(body_room(budget)));
@@ -278,9 +278,12 @@ pub(crate) fn seal_failure(cx: &Cx, mut error: Error) -> Error {
 
 /// Renders an envelope again with less room while it is larger than the budget: notes and a long path are not in the
 /// estimate of its frame.
-fn fitted<'a, O: Render>(output: &'a O, mut room: AnswerRoom<'_>) -> Result<Rendition<'a>> {
+fn fitted<'a, O: Render>(
+    output: &'a O,
+    mut room: AnswerRoom<'_>,
+    budget: usize,
+) -> Result<Rendition<'a>> {
     const MAX_ATTEMPTS: usize = 4;
-    let budget = room.whole_tokens;
     let mut rendition = output.render(&room)?;
     for _ in 1..MAX_ATTEMPTS {
         let (Layout::Te(layout), true) = (&rendition.layout, rendition.truncated) else {

@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind, Family, Result};
 use crate::recording;
 use crate::remedy;
 use crate::render::Render;
-use crate::schema::{Lean, lean};
+use crate::schema::{Lean, UNLISTED, lean};
 use crate::seal::{Sealed, seal, seal_failure};
 use crate::servers::HomeArgument;
 use crate::shape::Shape;
@@ -164,6 +164,22 @@ impl ToolDef {
         &self.lean().schema
     }
 
+    /// The input schema as a model is sent it.
+    pub fn listed_schema(&self) -> Map<String, Value> {
+        let mut schema = self.schema().clone();
+        let is_unlisted = |argument: &Value| argument.get(UNLISTED) == Some(&Value::Bool(true));
+        if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+            for (name, _) in self
+                .arguments()
+                .iter()
+                .filter(|(_, argument)| is_unlisted(argument))
+            {
+                properties.shift_remove(name);
+            }
+        }
+        schema
+    }
+
     /// The arguments with defaults, bounds and help, in the order of the schema.
     pub(crate) fn arguments(&self) -> &Map<String, Value> {
         &self.lean().arguments
@@ -179,7 +195,7 @@ impl ToolDef {
         serde_json::json!({
             "name": self.name,
             "description": self.description(),
-            "inputSchema": self.schema(),
+            "inputSchema": self.listed_schema(),
         })
         .to_string()
     }

@@ -3,6 +3,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::args::AtLeast;
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::script::{self, Script, ScriptOutput};
@@ -19,6 +20,9 @@ pub(super) struct Args {
     /// keeps variables
     session: Option<String>,
     timeout: Option<f64>,
+    #[expect(dead_code, reason = "the call path reads it")]
+    #[schemars(extend("x-help" = "of the answer; default: the budget", "x-unlisted" = true))]
+    max_tokens: Option<AtLeast<1, 1>>,
 }
 
 impl Tool for ExecuteCode {

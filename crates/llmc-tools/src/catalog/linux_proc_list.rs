@@ -31,7 +31,8 @@ pub(super) struct ProcessList {
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct ListedProcess {
     proc_id: String,
-    pid: i32,
+    #[schemars(extend("x-help" = "null: a comparison, preview or test run"))]
+    pid: Option<i32>,
     command: String,
     running: bool,
     started_iso: String,
@@ -51,12 +52,20 @@ impl Tool for LinuxProcList {
             .iter()
             .map(|entry| ListedProcess {
                 proc_id: entry.id.clone(),
-                pid: entry.process.pid(),
+                pid: Some(entry.process.pid()),
                 command: shortened(&mask_secrets(&entry.words.text)),
                 running: entry.process.ending().is_none(),
                 started_iso: entry.started.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
             })
             .collect();
+        let runs = cx.app().processes().runs(cx.caller());
+        processes.extend(runs.iter().map(|run| ListedProcess {
+            proc_id: run.id.clone(),
+            pid: None,
+            command: shortened(&mask_secrets(&format!("{} {}", run.tool, run.command))),
+            running: run.is_running(),
+            started_iso: run.started.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        }));
         let mut silent_servers = Vec::new();
         if let Some(link) = cx.app().server_link().filter(|_| !cx.is_for_other_server()) {
             let others = link.processes_of(cx.caller()).await;

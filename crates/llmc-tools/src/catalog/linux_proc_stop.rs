@@ -1,6 +1,6 @@
 //! `linux_proc_stop`: ends a background process and its children.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use llmc_exec::{ExitStatus, Io, ProcessEnd};
 use schemars::JsonSchema;
@@ -48,7 +48,14 @@ impl Tool for LinuxProcStop {
 
     async fn run(cx: &Cx, args: Args) -> Result<Document<StoppedProcess>> {
         let given = args.signal.map(|signal| signal.0);
-        cx.blocking(move |cx, _| {
+        cx.blocking(move |cx, cancel| {
+            if let Some(run) = cx.app().processes().run(cx.caller(), &args.proc_id) {
+                run.end();
+                let deadline = Instant::now() + TERM_TIMEOUT;
+                // Its own result is that it was ended.
+                let _ = cx.waiting(|| run.wait(cx, Some(deadline), cancel));
+                return Ok(Document::new(StoppedProcess::new(cx, None)));
+            }
             let entry = cx.app().processes().get(cx.caller(), &args.proc_id)?;
             let signals = match (given, entry.process.io()) {
                 (Some(given), _) => vec![given],

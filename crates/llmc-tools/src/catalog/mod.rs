@@ -24,6 +24,8 @@ mod linux_search_content;
 mod linux_search_files;
 mod linux_sys_snapshot;
 mod list_dir;
+mod look;
+mod outline;
 mod rag_bootload;
 mod rag_lineage;
 mod rag_plan;
@@ -40,6 +42,7 @@ mod run_cmd;
 mod run_compare;
 mod run_preview;
 mod run_pytest;
+mod run_tests;
 mod stat;
 mod te_cat;
 mod te_diff;
@@ -59,6 +62,7 @@ mod args;
 mod converted;
 mod pages;
 mod relations;
+mod several;
 mod target;
 
 use crate::tool::ToolDef;
@@ -86,6 +90,7 @@ pub static TOOLS: &[ToolDef] = &[
     ToolDef::of::<run_cmd::RunCmd>(),
     ToolDef::of::<run_preview::RunPreview>(),
     ToolDef::of::<run_compare::RunCompare>(),
+    ToolDef::of::<run_tests::RunTests>(),
     ToolDef::of::<linux_proc_start::LinuxProcStart>(),
     ToolDef::of::<linux_proc_read::LinuxProcRead>(),
     ToolDef::of::<linux_proc_send::LinuxProcSend>(),
@@ -116,6 +121,8 @@ pub static TOOLS: &[ToolDef] = &[
     ToolDef::of::<rag_where_used::RagWhereUsed>(),
     ToolDef::of::<rag_lineage::RagLineage>(),
     ToolDef::of::<inspect::Inspect>(),
+    ToolDef::of::<look::Look>(),
+    ToolDef::of::<outline::Outline>(),
     ToolDef::of::<rag_plan::RagPlan>(),
     ToolDef::of::<rag_stats::RagStats>(),
     ToolDef::of::<rag_bootload::RagBootload>(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::args::RUN_ERRORS;
+use super::args::{AtLeast, RUN_ERRORS};
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
 use crate::servers::HomeArgument;
@@ -30,6 +30,9 @@ pub(super) struct Args {
     proc: Option<String>,
     #[schemars(extend("x-help" = "standard input"))]
     input: Option<String>,
+    #[expect(dead_code, reason = "the call path reads it")]
+    #[schemars(extend("x-help" = "of the answer; default: the budget", "x-unlisted" = true))]
+    max_tokens: Option<AtLeast<1, 1>>,
 }
 
 impl Tool for RunCmd {
@@ -67,6 +70,15 @@ impl Tool for RunCmd {
                 return Err(Error::bad_args(
                     "proc waits on a command that runs already; leave command and argv out",
                 ));
+            }
+            if let Some(run) = cx.app().processes().run(cx.caller(), &id) {
+                return match input {
+                    Some(_) => Err(shell::no_input(&run)),
+                    None => {
+                        let answer = shell::resume_run(cx, &run, args.timeout, cancel)?;
+                        Ok(RunOutput::Run(answer))
+                    }
+                };
             }
             shell::resume(cx, &id, input.as_deref(), args.timeout, form, cancel)
         })

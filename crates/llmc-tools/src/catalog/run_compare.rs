@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::args::VIEW_ERRORS;
 use crate::cx::Cx;
 use crate::error::{ErrorKind, Result};
-use crate::shell::{self, CompareRequest, RunComparison};
+use crate::shell::{self, CompareRequest, ComparisonAnswer};
 use crate::tool::{Effect, Tool};
 
 pub(super) struct RunCompare;
@@ -25,7 +25,7 @@ pub(super) struct Args {
     base: Option<String>,
     #[schemars(extend("x-help" = "default: the workspace root"))]
     cwd: Option<String>,
-    #[schemars(extend("x-help" = "seconds for both runs"))]
+    #[schemars(extend("x-help" = "seconds to wait; then it goes on as proc_id"))]
     timeout: Option<f64>,
 }
 
@@ -35,14 +35,14 @@ impl Tool for RunCompare {
     const ERRORS: &'static [ErrorKind] = VIEW_ERRORS;
     const KEYWORDS: &'static str = "before after regression git stash newly failing tests baseline";
     type Args = Args;
-    type Output = RunComparison;
+    type Output = ComparisonAnswer;
 
     fn time_limit(cx: &Cx) -> Duration {
         // The base is read before the runs begin.
         shell::call_limit(cx) + cx.app().config().mcp.exec.wait()
     }
 
-    async fn run(cx: &Cx, args: Args) -> Result<RunComparison> {
+    async fn run(cx: &Cx, args: Args) -> Result<ComparisonAnswer> {
         cx.blocking(move |cx, cancel| {
             let request = CompareRequest {
                 command: args.command,

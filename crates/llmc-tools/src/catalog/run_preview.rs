@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::args::VIEW_ERRORS;
 use crate::cx::Cx;
 use crate::error::{ErrorKind, Result};
-use crate::shell::{self, Preview, PreviewRequest};
+use crate::shell::{self, PreviewAnswer, PreviewRequest};
 use crate::tool::{Effect, Tool};
 
 pub(super) struct RunPreview;
@@ -23,7 +23,7 @@ pub(super) struct Args {
     argv: Option<Vec<String>>,
     #[schemars(extend("x-help" = "default: the workspace root"))]
     cwd: Option<String>,
-    #[schemars(extend("x-help" = "seconds; then it is ended"))]
+    #[schemars(extend("x-help" = "seconds to wait; then it goes on as proc_id"))]
     timeout: Option<f64>,
 }
 
@@ -33,13 +33,13 @@ impl Tool for RunPreview {
     const ERRORS: &'static [ErrorKind] = VIEW_ERRORS;
     const KEYWORDS: &'static str = "dry run simulate what would change diff try copy-on-write";
     type Args = Args;
-    type Output = Preview;
+    type Output = PreviewAnswer;
 
     fn time_limit(cx: &Cx) -> Duration {
         shell::call_limit(cx)
     }
 
-    async fn run(cx: &Cx, args: Args) -> Result<Preview> {
+    async fn run(cx: &Cx, args: Args) -> Result<PreviewAnswer> {
         cx.blocking(move |cx, cancel| {
             let request = PreviewRequest {
                 command: args.command,

@@ -205,10 +205,16 @@ impl Render for PytestOutput {
     }
 }
 
-/// What a program gets is the text.
+/// What a program gets is the text; of a run that goes on with the call that waits for it.
 impl Serialize for PytestOutput {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        serializer.serialize_str(&String::from_utf8_lossy(&self.printed))
+        let mut text = String::from_utf8_lossy(&self.printed).into_owned();
+        if self.status.is_none() {
+            for note in &self.notes {
+                text.push_str(&format!("\n[{note}]"));
+            }
+        }
+        serializer.serialize_str(&text)
     }
 }
 

@@ -142,7 +142,7 @@ pub(crate) fn split_lines(named: &str) -> Option<(&str, LineSpan)> {
 }
 
 /// Whether this can be the name of a definition: `connect`, `Pool.take`, `Pool::take`.
-fn is_name(named: &str) -> bool {
+pub(super) fn is_name(named: &str) -> bool {
     let is_word = |word: &str| {
         word.starts_with(|c: char| c.is_alphabetic() || c == '_')
             && word.chars().all(|c| c.is_alphanumeric() || c == '_')

@@ -276,7 +276,6 @@ pub(super) const MEANINGS: &[(&[&str], &[&str])] = &[
             "get_symbols_overview",
             "hover",
             "document_symbols",
-            "outline",
         ],
     ),
     (
@@ -356,13 +355,12 @@ pub(super) const MEANINGS: &[(&[&str], &[&str])] = &[
         &["diff", "compare", "compare_files", "file_diff"],
     ),
     (
-        &["run_pytest", "run_cmd"],
+        &["run_tests", "run_pytest", "run_cmd"],
         &[
             "test",
             "tests",
             "pytest",
             "run_test",
-            "run_tests",
             "unit_test",
             "unittest",
         ],

@@ -121,7 +121,7 @@ impl Render for ScriptOutput {
             return Ok(self.for_program(room));
         }
         let text = self.text();
-        let cut = room.for_printed_text().fit(text.len(), |tokens| {
+        let cut = room.fit(text.len(), |tokens| {
             let cut = cut_parts(text, &self.parts, CutLimits::tokens(tokens));
             if cut.is_whole() {
                 Fitted::Whole(cut)

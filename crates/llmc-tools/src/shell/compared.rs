@@ -1,41 +1,31 @@
 //! `run_compare`: a command on the workspace as it was at a base and as it is, and what differs between the two runs.
 //!
-//! Both run on copy-on-write views, so that they start alike, neither sees what the other wrote, and nothing is changed.
+//! The runs are those of `comparing`; this is their answer.
 
 use std::borrow::Cow;
 use std::io::Write;
-use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
 
 use llmc_enrich::diff;
-use llmc_enrich::run_diff::{Diagnostic, FinishedRun, RunDiff, RunDifference, UnrunSide};
+use llmc_enrich::run_diff::{Diagnostic, RunDiff, RunDifference, UnrunSide};
 use llmc_enrich::testrun::TestFailure;
-use llmc_exec::{ExitStatus, Stream};
 use llmc_host::CancelToken;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Serialize, Serializer};
+use serde_json::Value;
 
-use super::execute::program_name;
+use super::comparing::{Compared, ComparedRun};
+use super::long::{self, RunAnswer, RunOutcome, run_time};
 use super::previewed::note_exit_code;
-use super::spool::Spool;
-use super::viewed::{NotViewed, ViewedCommand, command_words, run_on_view};
+use super::viewed::command_words;
 use super::wait::WaitLimit;
-use crate::base_view::{BaseView, repository_dir};
 use crate::cx::{Cx, Form};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::render::{AnswerRoom, Render, Rendition, Rest};
 
-/// A module that cannot be imported must not keep the others from being compared.
-const ENVIRONMENT: &[(&str, &str)] = &[("PYTEST_ADDOPTS", "--continue-on-collection-errors")];
-/// Bytes of the end of each stream that are compared where an output is too large to be held whole.
-const TAIL_BYTES: usize = 512 << 10;
 /// Tests and diagnostics of a kind that are listed for a program that is no script.
 const MAX_LISTED: usize = 200;
 /// Tokens of the text that a script prints.
 const SCRIPT_TOKENS: usize = 1 << 20;
-/// The exit code of a program that is not there, as shells have it.
-const NOT_FOUND: i32 = 127;
-
 /// A command to be compared.
 pub(crate) struct CompareRequest {
     pub(crate) command: Option<String>,
@@ -48,144 +38,63 @@ pub(crate) struct CompareRequest {
 /// What differs between two runs of a command.
 #[derive(Debug)]
 pub(crate) struct RunComparison {
-    command: String,
-    program: String,
+    pub(super) command: String,
+    pub(super) program: String,
     /// The base as an answer calls it.
-    base_name: String,
-    base_id: String,
-    base: ComparedRun,
-    now: ComparedRun,
-    diff: RunDiff,
-    notes: Vec<String>,
+    pub(super) base_name: String,
+    pub(super) base_id: String,
+    pub(super) base: ComparedRun,
+    pub(super) now: ComparedRun,
+    pub(super) diff: RunDiff,
+    pub(super) notes: Vec<String>,
 }
 
-/// One of the two runs.
-#[derive(Debug)]
-struct ComparedRun {
-    status: ExitStatus,
-    spool: Mutex<Spool>,
-}
+/// What a caller of `run_compare` gets.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub(crate) struct ComparisonAnswer(RunAnswer);
 
-impl ComparedRun {
-    /// What was printed, and whether that is all of it.
-    fn text(&self) -> (String, bool) {
-        let spool = self.spool.lock().unwrap_or_else(PoisonError::into_inner);
-        match spool.merged() {
-            Some(text) => (String::from_utf8_lossy(&text).into_owned(), true),
-            None => (spool.ends(TAIL_BYTES).concat(), false),
-        }
-    }
-
-    fn write_to(&self, mut out: &mut dyn Write) -> std::io::Result<()> {
-        let mut spool = self.spool.lock().unwrap_or_else(PoisonError::into_inner);
-        spool.write_to(&mut out)
-    }
-
-    /// `exit 1`, also of a success.
-    fn ended(&self) -> String {
-        match self.status.is_success() {
-            true => "exit 0".to_owned(),
-            false => self.status.to_string(),
-        }
-    }
-}
-
-/// Runs a command on a base and as it is.
+/// Runs a command on a base and as it is. The runs go on where they take longer than the call waits.
 pub(crate) fn compare_runs(
     cx: &Cx,
     request: CompareRequest,
     cancel: &CancelToken,
-) -> Result<RunComparison> {
+) -> Result<ComparisonAnswer> {
     let wait = WaitLimit::new(cx, request.timeout)?;
     let words = command_words(cx, request.command, request.argv)?;
-    let roots = &cx.files().roots;
-    let cwd = roots.open_dir(request.cwd.as_deref().unwrap_or("."))?;
-    let repository = repository_dir(roots, &cwd)?;
-    let base = request.base.as_deref().unwrap_or("HEAD");
-    let view = BaseView::of(cx, &repository, base, cancel)?;
-    let mut notes = view.notes.clone();
-    let at_base = format!("at {}", view.name);
-    let command = ViewedCommand {
-        words: &words,
-        cwd: &cwd,
-        env: ENVIRONMENT,
-        deadline: Instant::now() + wait.duration,
-        wait: wait.duration,
-        run_name: Some(&at_base),
+    cx.files()
+        .roots
+        .open_dir(request.cwd.as_deref().unwrap_or("."))?;
+    let compared = Compared {
+        words,
+        cwd: request.cwd,
+        base: request.base,
+        time: run_time(cx, &wait),
     };
-    let mut further = Vec::new();
-    let fill = |layer: &llmc_exec::BaseLayer<'_>| {
-        further = view.fill(layer, cancel)?;
-        Ok(())
-    };
-    cx.tell(format!("running on {}", view.name));
-    let before = match run_on_view(cx, &command, fill, cancel) {
-        Ok(ran) => {
-            notes.extend(ran.notes.iter().map(|note| format!("at the base: {note}")));
-            ComparedRun {
-                status: ran.status,
-                spool: Mutex::new(ran.spool),
-            }
-        }
-        Err(NotViewed::Exec(llmc_exec::Error::NotExecutable { program, source })) => {
-            let mut spool = Spool::new(None);
-            let said = format!("{program}: cannot be started: {source}\n");
-            spool.push(Stream::Stderr, said.as_bytes());
-            ComparedRun {
-                status: ExitStatus::Exited(NOT_FOUND),
-                spool: Mutex::new(spool),
-            }
-        }
-        Err(NotViewed::Exec(llmc_exec::Error::NoWorkingDirectory)) => {
-            let shown = roots.display_path(&cwd.path);
-            let message = format!("{shown} is not there at {}", view.name);
-            return Err(Error::new(ErrorKind::NotFound, message)
-                .hint("give a cwd that is there at the base, or another base"));
-        }
-        Err(error) => return Err(error.into()),
-    };
-    notes.extend(further);
-    cx.tell("running on the workspace as it is".to_owned());
-    let command = ViewedCommand {
-        run_name: Some("on the workspace as it is"),
-        ..command
-    };
-    let ran = run_on_view(cx, &command, |_| Ok(()), cancel)?;
-    notes.extend(ran.notes.iter().map(|note| format!("now: {note}")));
-    notes.extend(wait.note);
-    let now = ComparedRun {
-        status: ran.status,
-        spool: Mutex::new(ran.spool),
-    };
-    let ((old, is_whole), (new, is_new_whole)) = (before.text(), now.text());
-    if !(is_whole && is_new_whole) {
-        notes.push("the outputs are large: their ends were compared".to_owned());
+    let (text, note) = (compared.words.text.clone(), wait.note.clone());
+    let answer = long::begin(cx, &text, &wait, cancel, move |cx, progress, stop| {
+        let mut comparison = compared.run(cx, progress, stop)?;
+        comparison.notes.extend(note);
+        Ok(RunOutcome::Comparison(Box::new(comparison)))
+    })?;
+    Ok(ComparisonAnswer(answer))
+}
+
+impl Render for ComparisonAnswer {
+    fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
+        self.0.render(room)
     }
-    let diff = RunDiff::of(
-        &words.printed_by,
-        FinishedRun {
-            text: &old,
-            exit_code: before.status.exit_code(),
-        },
-        FinishedRun {
-            text: &new,
-            exit_code: now.status.exit_code(),
-        },
-    );
-    let program = match words.printed_by.is_empty() {
-        true => program_name(&words.argv),
-        false => program_name(&words.printed_by),
+}
+
+/// What a program gets of a comparison that goes on.
+pub(super) fn running(proc_id: &str, step: &str) -> Value {
+    let document = CompareDocument {
+        kind: "running",
+        proc_id: Some(proc_id),
+        step,
+        ..CompareDocument::default()
     };
-    Ok(RunComparison {
-        command: words.text,
-        program,
-        base_name: view.name,
-        base_id: view.id,
-        base: before,
-        now,
-        diff,
-        notes,
-    })
+    serde_json::to_value(document).unwrap_or_default()
 }
 
 impl RunComparison {
@@ -207,8 +116,8 @@ impl RunComparison {
         let lines = |list: &[Diagnostic]| list.iter().map(Diagnostic::text).collect();
         let mut document = CompareDocument {
             base: &self.base_id,
-            base_exit_code: self.base.status.shell_code(),
-            exit_code: self.now.status.shell_code(),
+            base_exit_code: self.base.status().shell_code(),
+            exit_code: self.now.status().shell_code(),
             kind: "output",
             ..CompareDocument::default()
         };
@@ -223,6 +132,12 @@ impl RunComparison {
                 document.not_collected = ids(&tests.not_collected_now);
                 document.not_collected_at_base = ids(&tests.not_collected_at_base);
                 document.not_run = tests.not_run_now.clone();
+                document.new_tests = tests.new.clone();
+                if let Some(found) = &tests.new_at_base {
+                    document.new_failing_at_base = found.failing.clone();
+                    document.new_passing_at_base = found.passing.clone();
+                }
+                document.flaky = tests.flaky.clone();
             }
             RunDifference::Diagnostics(found) => {
                 document.kind = "diagnostics";
@@ -252,6 +167,10 @@ impl RunComparison {
             &mut document.not_collected,
             &mut document.not_collected_at_base,
             &mut document.not_run,
+            &mut document.new_tests,
+            &mut document.new_failing_at_base,
+            &mut document.new_passing_at_base,
+            &mut document.flaky,
             &mut document.new,
             &mut document.gone,
         ] {
@@ -269,13 +188,7 @@ impl RunComparison {
 
 impl Render for RunComparison {
     fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
-        let printed: u64 = [&self.base, &self.now]
-            .iter()
-            .map(|run| {
-                let spool = run.spool.lock().unwrap_or_else(PoisonError::into_inner);
-                spool.bytes()
-            })
-            .sum();
+        let printed = self.base.bytes() + self.now.bytes();
         let mut rendition = if room.form() == Form::Data {
             self.data(room)
         } else {
@@ -295,7 +208,7 @@ impl Render for RunComparison {
         }
         rendition.notes.extend(self.notes.iter().cloned());
         rendition.program = Some(self.program.clone());
-        note_exit_code(&mut rendition, room, Some(self.now.status));
+        note_exit_code(&mut rendition, room, Some(self.now.status()));
         Ok(rendition)
     }
 }
@@ -308,8 +221,14 @@ struct CompareDocument<'a> {
     base: &'a str,
     base_exit_code: Option<i32>,
     exit_code: Option<i32>,
-    #[schemars(extend("enum" = ["tests", "diagnostics", "output"]))]
+    #[schemars(extend("enum" = ["tests", "diagnostics", "output", "running"]))]
     kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-help" = "if it runs on; run_cmd(proc=…) waits on"))]
+    proc_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    #[schemars(extend("x-help" = "what it is at"))]
+    step: &'a str,
     #[schemars(extend("x-help" = "which side ran no tests"))]
     cannot_compare: Option<&'static str>,
     newly_failing: Vec<String>,
@@ -321,6 +240,13 @@ struct CompareDocument<'a> {
     not_collected_at_base: Vec<String>,
     #[schemars(extend("x-help" = "failed at the base"))]
     not_run: Vec<String>,
+    #[schemars(extend("x-help" = "not at the base"))]
+    new_tests: Vec<String>,
+    #[schemars(extend("x-help" = "of those, on the old sources"))]
+    new_failing_at_base: Vec<String>,
+    new_passing_at_base: Vec<String>,
+    #[schemars(extend("x-help" = "differ between two runs of the same side"))]
+    flaky: Vec<String>,
     #[schemars(extend("x-help" = "diagnostics"))]
     new: Vec<String>,
     gone: Vec<String>,
@@ -334,7 +260,7 @@ impl Serialize for RunComparison {
     }
 }
 
-impl JsonSchema for RunComparison {
+impl JsonSchema for ComparisonAnswer {
     fn schema_name() -> Cow<'static, str> {
         CompareDocument::schema_name()
     }

@@ -305,7 +305,7 @@ pub(crate) fn run_program(
 
 /// Whether a command is ended that a call has waited for. The command line's process ends with the answer, and with it
 /// everything it has started.
-fn ends_after_wait(cx: &Cx) -> bool {
+pub(super) fn ends_after_wait(cx: &Cx) -> bool {
     cx.app().config().mcp.exec.on_timeout == OnTimeout::Kill || cx.caller().surface == Surface::Cli
 }
 
@@ -392,7 +392,7 @@ fn capture(
 }
 
 /// The calls that go on with a command that still runs.
-fn next_calls(cx: &Cx, proc_id: &str) -> String {
+pub(super) fn next_calls(cx: &Cx, proc_id: &str) -> String {
     if cx.caller().surface == Surface::Code {
         return format!(
             "tools.run_cmd(proc={proc_id:?}) waits on; tools.linux_proc_stop({proc_id:?}) ends it"
@@ -461,7 +461,7 @@ pub(super) fn keep_left(
 }
 
 /// Lets a process go on in the background and returns its id, or ends it where it cannot or must not.
-fn go_on(
+pub(super) fn go_on(
     cx: &Cx,
     request: &CommandRequest,
     process: Process,

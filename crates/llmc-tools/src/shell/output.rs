@@ -14,6 +14,8 @@ use serde_json::Value;
 use super::condense::{CondenseRequest, OutputForm, OutputView, test_run, view};
 use super::execute::program_name;
 use super::line::CommandWords;
+use super::long::RunAnswer;
+use super::previewed::note_exit_code;
 use super::spool::Spool;
 use crate::catalog::te_handle::HandleChunk;
 use crate::cx::Form;
@@ -24,10 +26,15 @@ use crate::te;
 /// Bytes of an operator's `enrichment` that the notes of an answer may hold.
 const MAX_ENRICHMENT_BYTES: usize = 400;
 
+/// The tool whose answer in a shell ends as its command does.
+const RUN_TESTS: &str = "run_tests";
+
 /// The answer of a tool that runs commands.
 #[derive(Debug)]
 pub(crate) enum RunOutput {
     Command(Box<CommandOutput>),
+    /// A comparison, preview or test run that a call waited on for.
+    Run(RunAnswer),
     /// `te --handle`.
     Stored(HandleChunk),
     /// What else `te` prints.
@@ -265,17 +272,42 @@ impl JsonSchema for RunOutput {
 impl Render for RunOutput {
     fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
         match self {
-            RunOutput::Command(output) => output.render(room),
+            RunOutput::Command(output) => {
+                let mut rendition = output.render(room)?;
+                if room.cx.tool() == RUN_TESTS {
+                    note_exit_code(&mut rendition, room, output.status);
+                }
+                Ok(rendition)
+            }
+            RunOutput::Run(answer) => with_stdout(answer.render(room)?, answer, room),
             RunOutput::Stored(chunk) => chunk.render(room),
             RunOutput::Text(text) => Ok(Rendition::text(text.clone(), Receipt::new())),
         }
     }
 }
 
+/// What a script prints of a run stands in `stdout`, too, where it looks for what a command printed.
+fn with_stdout<'a>(
+    mut rendition: Rendition<'a>,
+    answer: &RunAnswer,
+    room: &AnswerRoom<'_>,
+) -> Result<Rendition<'a>> {
+    if room.is_in_script() {
+        let data = rendition.data.take();
+        let mut data = data.or_else(|| serde_json::to_value(answer).ok());
+        if let (Some(Value::Object(fields)), Some(text)) = (&mut data, &rendition.printed) {
+            fields.insert("stdout".to_owned(), text.as_str().into());
+        }
+        rendition.data = data;
+    }
+    Ok(rendition)
+}
+
 impl Serialize for RunOutput {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         match self {
             RunOutput::Command(output) => output.serialize(serializer),
+            RunOutput::Run(answer) => answer.serialize(serializer),
             RunOutput::Stored(chunk) => chunk.serialize(serializer),
             RunOutput::Text(text) => text.serialize(serializer),
         }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io::Write;
 use std::sync::Mutex;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use llmc_enrich::{Condensed, Totals, diff, thousands};
 use llmc_envelope::receipt::Receipt;
@@ -11,15 +11,19 @@ use llmc_exec::ExitStatus;
 use llmc_host::CancelToken;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Serialize, Serializer};
+use serde_json::Value;
 
 use super::changes::{ViewChange, ViewChanges};
 use super::condense::{OutputForm, OutputView, with_status};
 use super::execute::output_form;
+use super::line::CommandWords;
+use super::long::{self, RunAnswer, RunOutcome, run_time};
 use super::output::CommandOutput;
 use super::viewed::{ViewedCommand, command_words, run_on_view};
 use super::wait::WaitLimit;
 use crate::cx::{Cx, Form, Surface};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
+use crate::processes::RunProgress;
 use crate::render::{AnswerRoom, Render, Rendition, Rest};
 
 /// The most of an output that a script is given.
@@ -42,43 +46,101 @@ pub(crate) struct Preview {
     changes: ViewChanges,
 }
 
-/// Runs a command on a view and compares what it wrote.
-pub(crate) fn preview(cx: &Cx, request: PreviewRequest, cancel: &CancelToken) -> Result<Preview> {
+/// What a caller of `run_preview` gets.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub(crate) struct PreviewAnswer(RunAnswer);
+
+/// Runs a command on a view and compares what it wrote. The run goes on where it takes longer than the call waits.
+pub(crate) fn preview(
+    cx: &Cx,
+    request: PreviewRequest,
+    cancel: &CancelToken,
+) -> Result<PreviewAnswer> {
     let wait = WaitLimit::new(cx, request.timeout)?;
     let words = command_words(cx, request.command, request.argv)?;
-    let dir = request.cwd.as_deref().unwrap_or(".");
-    let cwd = cx.files().roots.open_dir(dir)?;
-    let command = ViewedCommand {
-        words: &words,
-        cwd: &cwd,
-        env: &[],
-        deadline: Instant::now() + wait.duration,
-        wait: wait.duration,
-        run_name: None,
-    };
-    let ran = run_on_view(cx, &command, |_| Ok(()), cancel)?;
-    let changes = ran.layered.changes().map_err(|error| {
-        let message = format!("what the command wrote cannot be read: {error}");
-        crate::error::Error::new(crate::error::ErrorKind::Internal, message)
-    })?;
-    let changes = ViewChanges::of(cx, &changes, cancel)?;
-    let mut notes = ran.notes;
-    notes.extend(wait.note);
-    notes.extend(changes.notes.iter().cloned());
-    Ok(Preview {
-        output: CommandOutput {
+    cx.files()
+        .roots
+        .open_dir(request.cwd.as_deref().unwrap_or("."))?;
+    let (form, time, note) = (output_form(cx), run_time(cx, &wait), wait.note.clone());
+    let text = words.text.clone();
+    let answer = long::begin(cx, &text, &wait, cancel, move |cx, progress, stop| {
+        let previewed = Previewed {
             words,
             cwd: request.cwd,
-            form: output_form(cx),
-            status: Some(ran.status),
-            proc_id: None,
-            spool: Mutex::new(ran.spool),
-            notes,
-            output_capped: ran.output_capped,
-            enrichment: None,
-        },
-        changes,
-    })
+            form,
+            time,
+        };
+        let mut preview = previewed.run(cx, progress, stop)?;
+        preview.output.notes.extend(note);
+        Ok(RunOutcome::Preview(Box::new(preview)))
+    })?;
+    Ok(PreviewAnswer(answer))
+}
+
+/// A command that is previewed.
+struct Previewed {
+    words: CommandWords,
+    cwd: Option<String>,
+    form: OutputForm,
+    time: Duration,
+}
+
+impl Previewed {
+    fn run(self, cx: &Cx, progress: &RunProgress, cancel: &CancelToken) -> Result<Preview> {
+        let dir = self.cwd.as_deref().unwrap_or(".");
+        let cwd = cx.files().roots.open_dir(dir)?;
+        let command = ViewedCommand {
+            words: &self.words,
+            cwd: &cwd,
+            env: &[],
+            deadline: Instant::now() + self.time,
+            wait: self.time,
+            run_name: None,
+            progress,
+        };
+        let ran = run_on_view(cx, &command, |_| Ok(()), cancel)?;
+        let changes = ran.layered.changes().map_err(|error| {
+            let message = format!("what the command wrote cannot be read: {error}");
+            Error::new(ErrorKind::Internal, message)
+        })?;
+        let changes = ViewChanges::of(cx, &changes, cancel)?;
+        let mut notes = ran.notes;
+        notes.extend(changes.notes.iter().cloned());
+        Ok(Preview {
+            output: CommandOutput {
+                words: self.words,
+                cwd: self.cwd,
+                form: self.form,
+                status: Some(ran.status),
+                proc_id: None,
+                spool: Mutex::new(ran.spool),
+                notes,
+                output_capped: ran.output_capped,
+                enrichment: None,
+            },
+            changes,
+        })
+    }
+}
+
+impl Render for PreviewAnswer {
+    fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
+        self.0.render(room)
+    }
+}
+
+/// What a program gets of a preview that goes on.
+pub(super) fn running(proc_id: &str, output: &str) -> Value {
+    let document = PreviewDocument {
+        output: output.to_owned(),
+        exit_code: None,
+        proc_id: Some(proc_id),
+        changes: &[],
+        ignored: 0,
+        diff: Cow::Borrowed(""),
+    };
+    serde_json::to_value(document).unwrap_or_default()
 }
 
 /// What was printed, as an answer shows it.
@@ -182,6 +244,7 @@ impl Preview {
         PreviewDocument {
             output: String::from_utf8_lossy(&merged[..end]).into_owned(),
             exit_code: self.status().and_then(ExitStatus::shell_code),
+            proc_id: None,
             changes: &self.changes.list,
             ignored: self.changes.ignored,
             diff: Cow::Borrowed(&diff[..diff.floor_char_boundary(MAX_DATA_BYTES)]),
@@ -294,7 +357,11 @@ pub(super) fn note_exit_code(
 struct PreviewDocument<'a> {
     #[schemars(extend("x-help" = "stdout and stderr"))]
     output: String,
+    #[schemars(extend("x-help" = "null while it runs"))]
     exit_code: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-help" = "if it runs on; run_cmd(proc=…) waits on"))]
+    proc_id: Option<&'a str>,
     changes: &'a [ViewChange],
     #[schemars(extend("x-help" = "changes that git ignores"))]
     ignored: u64,
@@ -308,7 +375,7 @@ impl Serialize for Preview {
     }
 }
 
-impl JsonSchema for Preview {
+impl JsonSchema for PreviewAnswer {
     fn schema_name() -> Cow<'static, str> {
         PreviewDocument::schema_name()
     }

@@ -1,15 +1,19 @@
-//! A command for a script's `subprocess`: its outputs byte for byte, and an end when the script no longer waits.
+//! A command for a script's `subprocess`: its outputs byte for byte, and an end when the script no longer waits. One that runs
+//! longer than any call waits goes on in the background.
 
 use std::time::{Duration, Instant};
 
 use llmc_exec::{ExitStatus, Io, ProcessOptions};
 use llmc_host::CancelToken;
 
-use super::execute::{MAX_OUTPUT_BYTES, RING_BYTES, feed, keep_left, taken_away};
+use super::condense::OutputForm;
+use super::execute::{
+    CommandRequest, MAX_OUTPUT_BYTES, RING_BYTES, feed, go_on, keep_left, next_calls, taken_away,
+};
 use super::line::CommandWords;
 use super::refusals::{self, git as git_refusal};
 use super::spool::SharedSpool;
-use super::wait::{Waited, kill, wait_for_end};
+use super::wait::{WaitLimit, Waited, kill, wait_for_end};
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -82,10 +86,20 @@ pub(crate) fn run_raw(cx: &Cx, request: RawRequest, cancel: &CancelToken) -> Res
             end.status
         }
         Ok(Waited::StillRunning) => {
-            kill(&process);
-            let message = format!("the program was ended after {} s", wait.as_secs());
-            return Err(Error::new(ErrorKind::TimedOut, message)
-                .hint("linux_proc_start starts one that goes on"));
+            let command = CommandRequest {
+                words: request.words,
+                cwd: request.cwd,
+                timeout: None,
+                input: None,
+                form: OutputForm::Raw,
+            };
+            let limit = WaitLimit {
+                duration: wait,
+                note: None,
+            };
+            let id = go_on(cx, &command, process, &spool, &limit)?;
+            let message = format!("still running after {} s as {id}", wait.as_secs());
+            return Err(Error::new(ErrorKind::TimedOut, message).hint(next_calls(cx, &id)));
         }
         Ok(Waited::OutputLimit) => {
             kill(&process);

@@ -15,12 +15,14 @@ usage: te [TE FLAGS] COMMAND [ARGUMENTS]
        te --preview COMMAND | te --compare [--base COMMIT] COMMAND
        te --handle ID [--chunk N]
        te rag WORDS | te explain SYMBOL | te run COMMAND
+       te test [--affected] [--base COMMIT] [PATH OR NAME ...]
        te analyze [--by cmd|agent|source|session|model] [--since 24h] [--json]
 
 te runs the command and prints the important part of its output within the token budget (mcp.te.budget_tokens). A header
 counts what was found, and a handle returns the rest byte for byte. Output of grep, rg, cat, head, tail, find, ls, git, diff
 and test runs is ranked; output of other commands is printed unchanged. The exit code is the command's. grep without a
-path and without input from a pipe searches this folder. rag and explain ask the index of this workspace.
+path and without input from a pipe searches this folder. rag and explain ask the index of this workspace. test runs the
+project's tests, with --affected those that reach what changed.
 
 flags, before the command:
   --json          print the answer as one JSON document

@@ -13,6 +13,7 @@ use super::refusals;
 use super::spool::Spool;
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
+use crate::processes::RunProgress;
 
 /// Characters of the last line that a command printed before its time was over.
 const MAX_LAST_LINE_CHARS: usize = 200;
@@ -38,6 +39,8 @@ pub(crate) struct ViewedCommand<'a> {
     pub(crate) wait: Duration,
     /// Which run it is, where there are several: `at HEAD`.
     pub(crate) run_name: Option<&'a str>,
+    /// Whom to tell what it prints.
+    pub(crate) progress: &'a RunProgress,
 }
 
 /// Why a command did not run on a view.
@@ -103,7 +106,10 @@ pub(crate) fn run_on_view(
             .exec_request(&command.words.argv, command.cwd, &env)
     };
     let mut spool = Spool::new(cx.app().stores().map(ToOwned::to_owned));
-    let mut keep = |stream: Stream, bytes: &[u8]| spool.push(stream, bytes);
+    let mut keep = |stream: Stream, bytes: &[u8]| {
+        command.progress.printed(bytes);
+        spool.push(stream, bytes);
+    };
     let runner = cx.app().commands()?;
     let ran = cx.waiting(|| {
         let fill = |layer: &BaseLayer<'_>| fill(layer).map_err(NotViewed::from);

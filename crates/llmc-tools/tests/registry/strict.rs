@@ -24,7 +24,7 @@ fn required_only(tool: &ToolDef) -> Value {
         "linux_proc_read" | "linux_proc_stop" => json!({"proc_id": unknown}),
         "linux_proc_send" => json!({"proc_id": unknown, "input": "x"}),
         "linux_proc_kill" => json!({"pid": 1}),
-        "linux_proc_start" | "run_cmd" | "run_preview" | "run_compare" | "te_run" => {
+        "linux_proc_start" | "run_cmd" | "run_preview" | "run_compare" | "run_tests" | "te_run" => {
             json!({"command": "cat a.txt"})
         }
         "run_pytest" | "te_ls" | "health" | "get_metrics" | "init" | "linux_proc_list"
@@ -40,7 +40,8 @@ fn required_only(tool: &ToolDef) -> Value {
             json!({"query": "open_store"})
         }
         "te_explain" | "rag_where_used" | "rag_lineage" => json!({"symbol": "f"}),
-        "inspect" => json!({"path": "src/a.py"}),
+        "inspect" | "outline" => json!({"path": "src/a.py"}),
+        "look" => json!({"query": "f"}),
         "rag_plan" => json!({"query": "change f"}),
         "rag_bootload" => json!({"session_id": "s", "task_id": "t"}),
         "rlm_query" => json!({"task": "?", "path": "a.txt"}),
@@ -103,6 +104,7 @@ async fn an_argument_that_says_nothing_is_not_given() {
         "inspect",
         "te_explain",
         "te_rag",
+        "look",
     ];
     let is_changing =
         |tool: &ToolDef| changing.contains(&tool.name) || tool.name.starts_with("rag_");

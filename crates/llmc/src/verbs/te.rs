@@ -2,13 +2,14 @@
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Args, Parser};
 use jiff::Timestamp;
 use llmc_host::names::escape;
 use llmc_observe::{CallFilter, GroupBy, TelemetryAnalysis};
 use llmc_tools::shell::{Cli, Flags, HELP};
-use llmc_tools::{ErrorKind, Form, catalog};
+use llmc_tools::{App, ErrorKind, Form, catalog};
 use llmc_tui::Since;
 use serde_json::{Map, Value};
 
@@ -34,6 +35,7 @@ pub(super) fn run(common: &Common, words: &[String]) -> Result<ExitCode, Failure
     match flags.command.first().map(String::as_str) {
         Some("rag") => return ask(common, "te_rag", "--query", &flags),
         Some("explain") => return ask(common, "te_explain", "--symbol", &flags),
+        Some("test") if is_project_test(&flags.command[1..]) => return test(common, &flags),
         // What `te_run` is to an agent.
         Some("run") if flags.command.len() > 1 => drop(flags.command.remove(0)),
         _ => {}
@@ -69,14 +71,47 @@ fn ask(common: &Common, tool: &str, flag: &str, flags: &Flags) -> Result<ExitCod
     tool::run(common, &words)
 }
 
+/// Whether `te test` means the project's tests; the shell's own `test` has operators.
+fn is_project_test(words: &[String]) -> bool {
+    let is_operator = |word: &String| {
+        matches!(word.as_str(), "=" | "==" | "!=" | "!" | "<" | ">" | "(")
+            || (word.starts_with('-') && !word.starts_with("--"))
+    };
+    !words.iter().any(is_operator)
+}
+
+/// Runs the project's tests, as the tool of that name does, and ends with the runner's exit code.
+fn test(common: &Common, flags: &Flags) -> Result<ExitCode, Failure> {
+    let mut args = Map::new();
+    let mut paths: Vec<Value> = Vec::new();
+    let mut words = flags.command[1..].iter();
+    while let Some(word) = words.next() {
+        match word.split_once('=') {
+            _ if word == "--affected" => drop(args.insert("affected".to_owned(), true.into())),
+            Some(("--base", base)) => drop(args.insert("base".to_owned(), base.into())),
+            _ if word == "--base" => {
+                let base = words.next().map_or("", String::as_str);
+                args.insert("base".to_owned(), base.into());
+            }
+            _ if word.starts_with("--") => {
+                let message = format!("te test: unknown flag {word}");
+                return Err(Failure::new(ErrorKind::BadArgs, message));
+            }
+            _ => paths.push(word.as_str().into()),
+        }
+    }
+    args.insert("paths".to_owned(), paths.into());
+    let app = start_quietly(common)?;
+    let longest = app.config().mcp.exec.max_wait().as_secs();
+    args.insert("timeout".to_owned(), longest.into());
+    ended_as(&app, "run_tests", args, flags)
+}
+
 /// Runs the command on a copy-on-write view, as the tool of that name does, and ends with the command's exit code.
 fn on_view(common: &Common, flags: &Flags) -> Result<ExitCode, Failure> {
     let name = match flags.preview {
         true => "run_preview",
         false => "run_compare",
-    };
-    let Some(tool) = catalog::find(name) else {
-        return Err(Failure::new(ErrorKind::UnknownTool, name));
     };
     let app = start_quietly(common)?;
     let mut args = Map::new();
@@ -97,8 +132,21 @@ fn on_view(common: &Common, flags: &Flags) -> Result<ExitCode, Failure> {
         let cwd = escape(cwd.as_os_str().as_encoded_bytes());
         args.insert("cwd".to_owned(), cwd.into());
     }
+    ended_as(&app, name, args, flags)
+}
+
+/// Calls a tool that runs a command, prints its answer and ends with the command's exit code.
+fn ended_as(
+    app: &Arc<App>,
+    name: &str,
+    args: Map<String, Value>,
+    flags: &Flags,
+) -> Result<ExitCode, Failure> {
+    let Some(tool) = catalog::find(name) else {
+        return Err(Failure::new(ErrorKind::UnknownTool, name));
+    };
     let form = if flags.json { Form::Data } else { Form::Text };
-    let outcome = tool::call_on(&app, tool, args, form, None)?;
+    let outcome = tool::call_on(app, tool, args, form, None)?;
     let code = tool::show(tool, &outcome, flags.json)?;
     let meta = outcome
         .result
