@@ -5,6 +5,7 @@
 //! to run, are no difference where the output is understood. In other output, times are left out if something else differs.
 
 mod diagnostics;
+mod named_tests;
 mod test_runs;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ use crate::testrun::{self, FailureGroup, Framework, TestFailure, TestRun};
 use crate::{Condensed, Totals, diff};
 
 pub use diagnostics::{Diagnostic, DiagnosticDiff};
+pub use named_tests::NamedTests;
 pub use test_runs::{NewTestsAtBase, TestRunDiff, UnrunSide};
 
 /// Unchanged lines around a change of the output.
@@ -72,6 +74,8 @@ pub struct OutputDiff {
     pub text: String,
     /// Whether times are left out of it.
     pub is_without_times: bool,
+    /// Tests that one of both names as failing.
+    pub named: NamedTests,
 }
 
 impl RunDiff {
@@ -83,6 +87,8 @@ impl RunDiff {
             RunDifference::Diagnostics(found) => {
                 (true, !found.new.is_empty() || found.unchanged > 0)
             }
+            // The end of a test run says how it came out.
+            RunDifference::Output(diff) if !diff.named.is_empty() => (false, false),
             RunDifference::Output(diff) => (true, !diff.text.is_empty()),
         };
         let sides = [
@@ -139,8 +145,11 @@ impl RunDiff {
                     true => times::NOTE,
                     false => "",
                 };
-                let mut found = diff::condense(&diff.text, tokens.saturating_sub(cost(note)));
+                let named = named_lines(&diff.named, tokens / 3);
+                let taken = cost(note) + cost(&named);
+                let mut found = diff::condense(&diff.text, tokens.saturating_sub(taken));
                 found.body.insert_str(0, note);
+                found.body.insert_str(0, &named);
                 found
             }
         };
@@ -183,7 +192,24 @@ fn output_diff(before: &str, after: &str) -> OutputDiff {
     OutputDiff {
         text: if is_without_times { timeless } else { whole },
         is_without_times,
+        named: NamedTests::of(before, after),
     }
+}
+
+/// The tests that only one output names as failing.
+fn named_lines(named: &NamedTests, tokens: usize) -> String {
+    let mut text = String::new();
+    for (title, list) in [
+        ("named as failing only now", &named.only_now),
+        ("named as failing only at the base", &named.only_at_base),
+    ] {
+        if !list.is_empty() {
+            let count = thousands(list.len() as u64);
+            let row = names(&ids(list), tokens / 2);
+            text.push_str(&format!("{title} ({count}): {row}\n"));
+        }
+    }
+    text
 }
 
 /// The last lines of an output.

@@ -49,6 +49,8 @@ pub struct Cut<'a> {
     pub first_gap: u64,
     /// Whether lines are left out in more than one place.
     pub has_several_gaps: bool,
+    /// Where, in that case: how many lines are before each gap, and how many are in it.
+    pub gaps: Vec<(u64, u64)>,
 }
 
 impl Cut<'_> {
@@ -162,7 +164,9 @@ pub fn cut_parts<'a>(text: &'a str, starts: &[usize], limits: CutLimits) -> Cut<
     parts.push((rest, count(rest)));
     parts.reverse();
     let sizes = parts.iter().map(|(_, tokens)| *tokens);
-    let PartShares { whole, share } = PartShares::of(sizes, limits.tokens);
+    let PartShares { whole, share } =
+        PartShares::one_gap(sizes.clone(), limits.tokens, MARK_TOKENS)
+            .unwrap_or_else(|| PartShares::of(sizes, limits.tokens));
     if share < MIN_SHARE {
         return cut_ends(text, limits);
     }
@@ -175,6 +179,7 @@ pub fn cut_parts<'a>(text: &'a str, starts: &[usize], limits: CutLimits) -> Cut<
         next: text.len(),
         first_gap: 0,
         has_several_gaps,
+        gaps: Vec::new(),
     };
     let (mut at, mut lines) = (0, 0);
     for (part, tokens) in parts {
@@ -206,6 +211,9 @@ pub fn cut_parts<'a>(text: &'a str, starts: &[usize], limits: CutLimits) -> Cut<
                 if sum.next == text.len() {
                     (sum.next, sum.first_gap) = (at + ends.head.next, left);
                 }
+                if has_several_gaps {
+                    sum.gaps.push((offset, left));
+                }
                 sum.clipped += ends.head.clipped;
                 sum.left.lines += left;
                 sum.left.bytes += ends.head.left.bytes;
@@ -232,6 +240,25 @@ struct PartShares {
 }
 
 impl PartShares {
+    /// All parts whole but the longest, if that leaves it enough to show: one gap costs its reader one call.
+    fn one_gap(
+        sizes: impl Iterator<Item = usize>,
+        tokens: usize,
+        mark_tokens: usize,
+    ) -> Option<PartShares> {
+        /// Of the longest part less would say little.
+        const MIN_TOKENS: usize = 200;
+        let mut sizes: Vec<usize> = sizes.collect();
+        sizes.sort_unstable();
+        let longest = sizes.pop()?;
+        let second = sizes.last().copied()?;
+        let share = tokens.checked_sub(sizes.iter().sum::<usize>() + mark_tokens)?;
+        (second < longest && share >= MIN_TOKENS.max(tokens / 5)).then_some(PartShares {
+            whole: second,
+            share,
+        })
+    }
+
     fn of(sizes: impl Iterator<Item = usize>, tokens: usize) -> PartShares {
         let mut sizes: Vec<usize> = sizes.collect();
         sizes.sort_unstable();
@@ -285,6 +312,7 @@ fn plain(text: &str, end: usize) -> Cut<'_> {
         next: end,
         first_gap: left.lines,
         has_several_gaps: false,
+        gaps: Vec::new(),
     }
 }
 
@@ -349,6 +377,7 @@ fn sum<'a>(text: &'a str, shown: String, lines: &[Shown]) -> Cut<'a> {
         next,
         first_gap: rest.lines,
         has_several_gaps: false,
+        gaps: Vec::new(),
     }
 }
 

@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
@@ -16,6 +15,7 @@ use llmc_history::{EntryId, History, PastState, PathState};
 use llmc_host::walk::{FileKind, Hidden, ListDetail, ListOptions, list};
 use llmc_host::{CancelToken, OpenDir, Roots};
 
+use crate::base_inputs::ignored_inputs;
 use crate::catalog::{below, files_below};
 use crate::committed::{CommitTree, Committed, CommittedKind, Reach, is_same};
 use crate::cx::Cx;
@@ -31,22 +31,6 @@ const MAX_WALKED_FILES: usize = 200_000;
 const MAX_SHOWN_BYTES: u64 = 64 << 20;
 /// Entries of a new folder that are looked at before it is hidden as a whole.
 const MAX_FOLDER_ENTRIES: usize = 10_000;
-/// Ignored files whose state is taken into account.
-const MAX_INPUT_FILES: usize = 300_000;
-/// Folders whose content programs make anew from other files, and git's own.
-const CACHE_DIRS: &[&[u8]] = &[
-    b".git",
-    b".llmc",
-    b"__pycache__",
-    b".pytest_cache",
-    b".mypy_cache",
-    b".ruff_cache",
-    b".hypothesis",
-    b".coverage",
-    b"target",
-    b".cache",
-    b".vite",
-];
 /// Contents that are in memory at the same time.
 const BATCH_BYTES: u64 = 16 << 20;
 /// How git-lfs begins what it puts in place of a file.
@@ -506,38 +490,6 @@ fn hidden_names(
         });
     }
     Ok(hidden.into_iter().collect())
-}
-
-/// A checksum over the names, sizes and times of files that git ignores, without caches that programs make anew.
-fn ignored_inputs(
-    dir: &OpenDir,
-    there: &BTreeSet<Vec<u8>>,
-    stop: &CancelToken,
-) -> Result<Option<u64>> {
-    let options = ListOptions {
-        depth: usize::MAX,
-        hidden: Hidden::Include,
-        file_glob: None,
-        max_entries: MAX_INPUT_FILES,
-        guard: None,
-        detail: ListDetail::Status,
-    };
-    let found = list(&dir.fd, &options, stop)?;
-    stop.check()?;
-    if !found.complete || found.total > MAX_INPUT_FILES as u64 {
-        return Ok(None);
-    }
-    let mut hasher = DefaultHasher::new();
-    for entry in &found.entries {
-        let is_cache = |part: &[u8]| CACHE_DIRS.contains(&part);
-        let is_input = entry.kind != FileKind::Dir
-            && !there.contains(&entry.path)
-            && !entry.path.split(|byte| *byte == b'/').any(is_cache);
-        if is_input {
-            (&entry.path, entry.size, entry.mtime_ns).hash(&mut hasher);
-        }
-    }
-    Ok(Some(hasher.finish()))
 }
 
 /// Whether everything in a folder is among these files, bytecode aside.

@@ -29,6 +29,7 @@ mod approval;
 mod argument_help;
 mod arguments;
 mod background_recordings;
+mod base_inputs;
 mod base_view;
 mod bootload;
 mod budget;

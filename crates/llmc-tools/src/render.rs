@@ -271,8 +271,8 @@ pub(crate) enum RestExtent {
     Everything,
     /// All there was, of which these lines in the middle are not shown.
     Between(LineGap),
-    /// All there was, of which lines in several places are not shown, these first.
-    SeveralGaps(LineGap),
+    /// All there was, of which lines in several places are not shown.
+    SeveralGaps(LineGaps),
     /// The whole file of which lines are shown.
     WholeFile,
     /// The first of more than were kept in memory.
@@ -281,6 +281,49 @@ pub(crate) enum RestExtent {
     UntilEnded,
     /// The reader knows the handle already.
     Known,
+}
+
+/// Gaps that a receipt names, so that one call returns all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LineGaps {
+    list: [LineGap; MAX_GAPS],
+    count: usize,
+}
+
+/// Gaps that are told apart; further ones are part of the last.
+const MAX_GAPS: usize = 8;
+
+impl LineGaps {
+    fn new(gaps: &[(u64, u64)]) -> LineGaps {
+        let none = LineGap { skip: 0, count: 0 };
+        let mut list = [none; MAX_GAPS];
+        for (at, (skip, count)) in gaps.iter().enumerate() {
+            match list.get_mut(at) {
+                Some(gap) => {
+                    *gap = LineGap {
+                        skip: *skip,
+                        count: *count,
+                    }
+                }
+                None => {
+                    let last = &mut list[MAX_GAPS - 1];
+                    last.count = skip + count - last.skip;
+                }
+            }
+        }
+        LineGaps {
+            list,
+            count: gaps.len().min(MAX_GAPS),
+        }
+    }
+
+    /// `11-40,90-120`
+    pub(crate) fn ranges(&self) -> String {
+        let ranges = self.list[..self.count]
+            .iter()
+            .map(|gap| format!("{}-{}", gap.skip + 1, gap.skip + gap.count));
+        ranges.collect::<Vec<_>>().join(",")
+    }
 }
 
 impl RestExtent {
@@ -295,7 +338,7 @@ impl RestExtent {
             count: cut.first_gap,
         };
         match cut.has_several_gaps {
-            true => RestExtent::SeveralGaps(gap),
+            true => RestExtent::SeveralGaps(LineGaps::new(&cut.gaps)),
             false => RestExtent::Between(gap),
         }
     }

@@ -551,6 +551,7 @@ const WITHOUT_ANSWER: &[&str] = &[
     "run_compare",
     "run_preview",
     "run_pytest",
+    "run_tests",
     "te_diff",
     "te_git",
     "te_handle",

@@ -28,6 +28,7 @@ pub(super) struct Args {
     path: Option<String>,
     /// this, or an id
     session: Option<String>,
+    #[schemars(extend("x-unlisted" = true))]
     limit: Option<Count<20, 1, 500>>,
 }
 

@@ -36,7 +36,7 @@ pub(super) struct Look;
 pub(super) struct Args {
     #[serde(alias = "words", alias = "names", alias = "q")]
     query: String,
-    #[schemars(extend("x-help" = "tokens"))]
+    #[schemars(extend("x-help" = "tokens", "x-unlisted" = true))]
     budget: Option<Count<3000, 100, 20_000>>,
 }
 

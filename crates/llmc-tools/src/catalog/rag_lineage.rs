@@ -23,6 +23,7 @@ pub(super) struct Args {
     /// callers or callees
     #[schemars(extend("default" = "callers", "x-help" = "or callees"))]
     direction: Option<String>,
+    #[schemars(extend("x-unlisted" = true))]
     depth: Option<Count<2, 1, 5>>,
 }
 

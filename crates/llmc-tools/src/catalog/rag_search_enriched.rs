@@ -19,11 +19,11 @@ pub(super) struct RagSearchEnriched;
 pub(super) struct Args {
     #[serde(alias = "q")]
     query: String,
-    #[schemars(extend("x-help" = "repo, docs or both"))]
+    #[schemars(extend("x-help" = "repo, docs or both", "x-unlisted" = true))]
     scope: Option<String>,
-    #[schemars(extend("x-help" = "at most mcp.rag.top_k"))]
+    #[schemars(extend("x-help" = "at most mcp.rag.top_k", "x-unlisted" = true))]
     k: Option<i64>,
-    #[schemars(extend("x-help" = "at most mcp.rag.token_budget"))]
+    #[schemars(extend("x-help" = "at most mcp.rag.token_budget", "x-unlisted" = true))]
     budget_tokens: Option<i64>,
     graph_depth: Option<Count<1, 1, 5>>,
 }

@@ -20,6 +20,7 @@ pub(super) struct RagWhereUsed;
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
     symbol: String,
+    #[schemars(extend("x-unlisted" = true))]
     depth: Option<Count<1, 1, 5>>,
 }
 

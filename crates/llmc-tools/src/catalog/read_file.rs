@@ -118,6 +118,15 @@ pub(super) fn read_one(
             of_file(cx, &part.path, Place::Part(&part), skip, of_place, cancel)
         }
         PathTarget::Handle(id) => Ok(ReadAnswer::Text(of_handle(cx, id, skip, of_whole, cancel)?)),
+        PathTarget::HandleLines(id, span) => {
+            let (from, take) = span.slice(skip, of_place);
+            let mut text = of_handle(cx, id, from, take, cancel)?;
+            span.check(named, text.slice.total_lines)?;
+            text.end = Some(span.last.min(text.slice.total_lines));
+            text.base = span.first - 1;
+            text.asked = AskedLength::Place;
+            Ok(ReadAnswer::Text(text))
+        }
     }
 }
 

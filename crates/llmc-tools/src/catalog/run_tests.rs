@@ -32,7 +32,7 @@ pub(super) struct Args {
     affected: Option<bool>,
     #[schemars(extend("x-help" = "default: as the manifests tell"))]
     command: Option<String>,
-    #[schemars(extend("x-help" = "default HEAD"))]
+    #[schemars(extend("x-help" = "default HEAD", "x-unlisted" = true))]
     base: Option<String>,
     #[schemars(extend("x-help" = "seconds to wait; then it goes on as proc_id"))]
     timeout: Option<f64>,

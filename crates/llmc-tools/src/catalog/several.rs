@@ -5,7 +5,7 @@ use llmc_envelope::receipt::Receipt;
 use llmc_host::CancelToken;
 
 use super::read_file::{FileText, MAX_LINE_BYTES, MAX_PLACE_TOKENS, ReadAnswer, read_one};
-use super::target::{is_name, stored_handle};
+use super::target::is_name;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::render::{AnswerRoom, Rendition, Rest, RestExtent};
@@ -23,7 +23,7 @@ pub(super) struct SeveralTexts {
 /// The places that a path argument lists; none where it names one. A number after a place of a file is a line of the same
 /// file, and a name after a definition one of the same file.
 pub(super) fn listed_places(cx: &Cx, named: &str) -> Result<Option<Vec<String>>> {
-    if !named.contains(',') || stored_handle(named).is_some() {
+    if !named.contains(',') {
         return Ok(None);
     }
     let roots = &cx.files().roots;
@@ -59,7 +59,12 @@ fn split_places(named: &str, is_file: impl Fn(&str) -> bool) -> Vec<String> {
     {
         let place = match &file {
             Some((path, _)) if is_lines(item) => format!("{path}:{item}"),
-            Some((path, true)) if is_name(item) && !is_file(item) => format!("{path}::{item}"),
+            // A name with the ending of the file before is a file, too.
+            Some((path, true))
+                if is_name(item) && !is_file(item) && ending(item) != ending(path) =>
+            {
+                format!("{path}::{item}")
+            }
             _ => {
                 file = match (item.split_once("::"), item.rsplit_once(':')) {
                     (Some((path, _)), _) => Some((path.to_owned(), true)),
@@ -74,6 +79,11 @@ fn split_places(named: &str, is_file: impl Fn(&str) -> bool) -> Vec<String> {
         places.push(place);
     }
     places
+}
+
+/// `py` of `a.py`, where there is one.
+fn ending(path: &str) -> Option<&str> {
+    path.rsplit_once('.').map(|(_, ending)| ending)
 }
 
 /// Reads them all. One that cannot be read is told in its place, unless none can.
@@ -163,6 +173,7 @@ mod tests {
                 &["a.py:1-5", "a.py:20-30", "b.py"][..],
             ),
             ("a.py::f,g,C.m,b", &["a.py::f", "a.py::g", "a.py::C.m", "b"]),
+            ("a.py::f,c.py,h", &["a.py::f", "c.py", "h"]),
             ("a.py,b.py:3", &["a.py", "b.py:3"]),
             ("a.py,3-9", &["a.py", "a.py:3-9"]),
             ("Pool.take,other", &["Pool.take", "other"]),

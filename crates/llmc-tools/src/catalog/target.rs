@@ -30,6 +30,8 @@ pub(super) enum PathTarget {
         last: u64,
     },
     Handle(HandleId),
+    /// Lines of a stored result.
+    HandleLines(HandleId, LineSpan),
     Part(NamedPart),
 }
 
@@ -39,6 +41,12 @@ impl PathTarget {
     pub(super) fn of(cx: &Cx, named: &str, cancel: &CancelToken) -> Result<PathTarget> {
         if let Some(id) = stored_handle(named) {
             return Ok(PathTarget::Handle(id));
+        }
+        if let Some((path, span)) = split_lines(named)
+            && let Some(id) = stored_handle(path)
+            && span.first > 0
+        {
+            return Ok(PathTarget::HandleLines(id, span));
         }
         let roots = &cx.files().roots;
         match roots.open_file(named) {

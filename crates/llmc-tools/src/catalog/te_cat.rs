@@ -73,7 +73,7 @@ fn view_place(cx: &Cx, named: &str, cancel: &CancelToken) -> Result<FileView> {
             view_lines(cx, "cat", &path, LineSpan { first, last }, cancel)
         }
         PathTarget::Part(part) => view_named_part(cx, "cat", &part, cancel),
-        PathTarget::File | PathTarget::Handle(_) => {
+        PathTarget::File | PathTarget::Handle(_) | PathTarget::HandleLines(..) => {
             view_part(cx, "cat", named, PreviewPart::Whole, cancel)
         }
     }

@@ -41,6 +41,7 @@ pub(super) struct Args {
     path: Option<String>,
     dry_run: Option<bool>,
     /// all or nothing
+    #[schemars(extend("x-unlisted" = true))]
     atomic: Option<bool>,
 }
 

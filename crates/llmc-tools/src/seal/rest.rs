@@ -28,15 +28,21 @@ pub(super) fn rest_note(cx: &Cx, stored: &StoredRest) -> Option<String> {
 pub(super) fn rest_note_of(cx: &Cx, id: HandleId, extent: RestExtent) -> Option<String> {
     let what = match extent {
         RestExtent::Between(lines) => {
-            return Some(between_note(cx, id, lines, "returns these lines"));
+            return Some(between_note(cx, id, lines));
         }
-        RestExtent::SeveralGaps(first) => {
-            return Some(between_note(
-                cx,
-                id,
-                first,
-                "returns the first of these lines",
-            ));
+        RestExtent::SeveralGaps(gaps) => {
+            let ranges = gaps.ranges();
+            return Some(match StoredReader::of(cx) {
+                StoredReader::Script => {
+                    format!("tools.read_file(path=\"{id}:{ranges}\") returns these lines")
+                }
+                StoredReader::ReadFile => {
+                    format!("read_file path={id}:{ranges} returns these lines")
+                }
+                StoredReader::Shell | StoredReader::Handle => {
+                    format!("{} returns the rest", rest_call(cx, id))
+                }
+            });
         }
         RestExtent::Everything => "returns the rest".to_owned(),
         RestExtent::WholeFile => "returns the whole file".to_owned(),
@@ -49,11 +55,11 @@ pub(super) fn rest_note_of(cx: &Cx, id: HandleId, extent: RestExtent) -> Option<
 
 /// The call that returns just the lines that are left out, where a reader can ask for lines of a stored result, and what it
 /// does.
-fn between_note(cx: &Cx, id: HandleId, lines: LineGap, does: &str) -> String {
+fn between_note(cx: &Cx, id: HandleId, lines: LineGap) -> String {
     let LineGap { skip, count } = lines;
     let is_few = count <= MAX_LINES_ASKED_AT_ONCE;
     let what = match is_few {
-        true => does,
+        true => "returns these lines",
         false => "goes on there",
     };
     let slice = |separator: &str| match is_few {

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use llmc_enrich::run_diff::{FinishedRun, NewTestsAtBase, RunDiff, RunDifference, UnrunSide};
 use llmc_enrich::testrun::{self, TestRun};
 use llmc_exec::{BaseLayer, ExitStatus, Stream};
+use llmc_host::machine::snapshot;
 use llmc_host::{CancelToken, OpenDir};
 use ulid::Ulid;
 
@@ -37,6 +38,12 @@ const MAX_RERUN: usize = 50;
 const MAX_WHOLE_RERUN: Duration = Duration::from_secs(20);
 /// The same for new tests on old sources.
 const MAX_WHOLE_NEW: Duration = Duration::from_secs(180);
+/// Memory that has to be free for two runs at the same time.
+const MIN_MEMORY_FOR_TWO: u64 = 3 << 30;
+/// What programs say about a port or a lock that another one has.
+const IN_THE_WAY: [&str; 3] = ["ddress already in use", "EADDRINUSE", "database is locked"];
+/// What the second run is called.
+const NOW: &str = "on the workspace as it is";
 /// Results of bases that are kept.
 const MAX_KEPT: usize = 8;
 /// A longer output is not kept.
@@ -106,6 +113,10 @@ impl ComparedRun {
         let (printed_tests, text) = command.split_output(self.text.to_string());
         self.text = text.into();
         let report = command.read(ran);
+        if report.is_some() && command.pytest_runs(&self.text) > 1 {
+            self.notes
+                .push("pytest ran several times; counts are those of its last run".to_owned());
+        }
         let tests = report.map(|report| report.run(testrun::parse(&self.text)));
         self.tests = tests.or(printed_tests).map(Arc::new);
         self
@@ -128,6 +139,11 @@ impl ComparedRun {
         }
         let mut spool = self.spool.lock().unwrap_or_else(PoisonError::into_inner);
         spool.write_to(&mut out)
+    }
+
+    /// Whether it looks as if another run had what it needed.
+    fn is_in_the_way(&self) -> bool {
+        IN_THE_WAY.iter().any(|said| self.text.contains(said))
     }
 
     /// `exit 1`, also of a success.
@@ -166,15 +182,21 @@ enum Side {
 }
 
 /// What all runs of a comparison share.
-struct Comparing<'a> {
+#[derive(Clone, Copy)]
+struct RunPlace<'a> {
     cx: &'a Cx,
     cwd: &'a OpenDir,
-    view: &'a BaseView<'a>,
-    command: ReportedCommand,
     progress: &'a RunProgress,
     cancel: &'a CancelToken,
     deadline: Instant,
     time: Duration,
+}
+
+/// A comparison under way.
+struct Comparing<'a> {
+    place: RunPlace<'a>,
+    view: &'a BaseView<'a>,
+    command: ReportedCommand,
 }
 
 impl Compared {
@@ -192,14 +214,16 @@ impl Compared {
         // A name of its own, which no file of the workspace has.
         let report_name = format!(".llmc-report-{}", Ulid::new().to_string().to_lowercase());
         let mut comparing = Comparing {
-            cx,
-            cwd: &cwd,
+            place: RunPlace {
+                cx,
+                cwd: &cwd,
+                progress,
+                cancel,
+                deadline: Instant::now() + self.time,
+                time: self.time,
+            },
             view: &view,
             command: ReportedCommand::new(&self.words, &cwd.path.absolute(), &report_name),
-            progress,
-            cancel,
-            deadline: Instant::now() + self.time,
-            time: self.time,
         };
         let mut notes = view.notes.clone();
         let key = view.inputs.map(|inputs| {
@@ -214,22 +238,20 @@ impl Compared {
         let kept = key
             .as_ref()
             .and_then(|key| cx.app().base_results().get(key));
-        let before = match kept {
+        let (before, now) = match kept {
             Some(kept) => {
                 notes.push("the base's result is that of an earlier comparison".to_owned());
-                kept
+                progress.step("running on the workspace as it is");
+                (kept, comparing.run(Side::Now, None)?)
             }
             None => {
-                progress.step(format!("running on {}", view.name));
-                let before = comparing.base()?;
+                let (before, now) = comparing.both()?;
                 if let Some(key) = key {
                     cx.app().base_results().keep(key, &before);
                 }
-                before
+                (before, now)
             }
         };
-        progress.step("running on the workspace as it is");
-        let now = comparing.run(Side::Now, None)?;
         notes.extend(
             before
                 .notes
@@ -262,6 +284,38 @@ impl Compared {
 }
 
 impl Comparing<'_> {
+    /// Both runs: at once where there is room for that, else one after the other, as also where one stood in the other's way.
+    fn both(&mut self) -> Result<(ComparedRun, ComparedRun)> {
+        if !self.command.runs_alone() && has_room_for_two() {
+            let both = format!(
+                "running on {} and on the workspace as it is",
+                self.view.name
+            );
+            self.place.progress.step(both);
+            let (place, command) = (self.place, self.command.clone());
+            let (before, now) = std::thread::scope(|scope| {
+                let now = scope.spawn(move || place.run(&command, None, NOW, |_| Ok(Vec::new())));
+                (self.base(), now.join())
+            });
+            let before = before?;
+            let now = match now {
+                Ok(Ok(now)) if !self.command.is_refused(&now.text) => now,
+                Ok(Err(NotViewed::Tool(error))) => return Err(error),
+                _ => self.run(Side::Now, None)?,
+            };
+            if !(before.is_in_the_way() || now.is_in_the_way()) {
+                return Ok((before, now));
+            }
+        }
+        let at_base = format!("running on {}", self.view.name);
+        self.place.progress.step(at_base);
+        let before = self.base()?;
+        self.place
+            .progress
+            .step("running on the workspace as it is");
+        Ok((before, self.run(Side::Now, None)?))
+    }
+
     /// The run on the base. A program that is not there is a result, too.
     fn base(&mut self) -> Result<ComparedRun> {
         match self.run_viewed(Side::Base, None) {
@@ -273,7 +327,12 @@ impl Comparing<'_> {
                 Ok(ComparedRun::new(ExitStatus::Exited(NOT_FOUND), spool))
             }
             Err(NotViewed::Exec(llmc_exec::Error::NoWorkingDirectory)) => {
-                let shown = self.cx.files().roots.display_path(&self.cwd.path);
+                let shown = self
+                    .place
+                    .cx
+                    .files()
+                    .roots
+                    .display_path(&self.place.cwd.path);
                 let message = format!("{shown} is not there at {}", self.view.name);
                 Err(Error::new(ErrorKind::NotFound, message)
                     .hint("give a cwd that is there at the base, or another base"))
@@ -305,52 +364,18 @@ impl Comparing<'_> {
         side: Side,
         selected: Option<&SelectedTests>,
     ) -> std::result::Result<ComparedRun, NotViewed> {
-        let command = selected.map_or(&self.command, |selected| &selected.command);
-        let env = match selected {
-            Some(selected) => selected.environment(),
-            None => command.environment(),
-        };
-        let env: Vec<(&str, &str)> = env
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()))
-            .collect();
+        let cancel = self.place.cancel;
+        let at_base = format!("at {}", self.view.name);
         let name = match side {
-            Side::Now => "on the workspace as it is".to_owned(),
-            Side::Base | Side::BaseWithNewTests => format!("at {}", self.view.name),
+            Side::Now => NOW,
+            Side::Base | Side::BaseWithNewTests => &at_base,
         };
-        let viewed = ViewedCommand {
-            words: &command.words,
-            cwd: self.cwd,
-            env: &env,
-            deadline: self.deadline,
-            wait: self.time,
-            run_name: Some(&name),
-            progress: self.progress,
-        };
-        let mut further = Vec::new();
-        let fill = |layer: &BaseLayer<'_>| {
-            further = match side {
-                Side::Now => Vec::new(),
-                Side::Base => self.view.fill(layer, |_| false, self.cancel)?,
-                Side::BaseWithNewTests => self.view.fill(layer, is_test_path, self.cancel)?,
-            };
-            match selected {
-                Some(selected) => selected.show(layer).map_err(|error| {
-                    Error::new(
-                        ErrorKind::Internal,
-                        format!("tests cannot be selected: {error}"),
-                    )
-                }),
-                None => Ok(()),
-            }
-        };
-        let started = Instant::now();
-        let ran = run_on_view(self.cx, &viewed, fill, self.cancel)?;
-        let mut run = ComparedRun::new(ran.status, ran.spool).with_report(command, &ran.layered);
-        run.took = started.elapsed();
-        run.notes = ran.notes;
-        run.notes.extend(further);
-        Ok(run)
+        self.place
+            .run(&self.command, selected, name, |layer| match side {
+                Side::Now => Ok(Vec::new()),
+                Side::Base => self.view.fill(layer, |_| false, cancel),
+                Side::BaseWithNewTests => self.view.fill(layer, is_test_path, cancel),
+            })
     }
 
     /// Runs new tests on the old sources, and tests that differ once more. Returns what could not be done.
@@ -377,7 +402,8 @@ impl Comparing<'_> {
         if tests.new.is_empty() {
             return notes;
         }
-        self.progress
+        self.place
+            .progress
             .step("running the new tests on the sources of the base");
         match self.again(Side::BaseWithNewTests, &tests.new, before, MAX_WHOLE_NEW) {
             Some(Ok(run)) => tests.new_at_base = Some(NewTestsAtBase::of(&tests.new, &run)),
@@ -398,7 +424,9 @@ impl Comparing<'_> {
         if failed.is_empty() || failed.len() > MAX_RERUN {
             return Vec::new();
         }
-        self.progress.step("running tests that differ once more");
+        self.place
+            .progress
+            .step("running tests that differ once more");
         let Some(Ok(run)) = self.again(side, &failed, first, MAX_WHOLE_RERUN) else {
             return Vec::new();
         };
@@ -415,7 +443,7 @@ impl Comparing<'_> {
         first: &ComparedRun,
         most: Duration,
     ) -> Option<Result<TestRun>> {
-        let selected = self.command.selecting(ids);
+        let selected = self.command.selecting(ids, first.tests.is_some());
         if selected.is_none() && first.took > most {
             return None;
         }
@@ -427,6 +455,62 @@ impl Comparing<'_> {
         });
         Some(tests)
     }
+}
+
+impl RunPlace<'_> {
+    /// One run on a view that `fill` has put files over.
+    fn run(
+        self,
+        command: &ReportedCommand,
+        selected: Option<&SelectedTests>,
+        name: &str,
+        fill: impl FnOnce(&BaseLayer<'_>) -> Result<Vec<String>>,
+    ) -> std::result::Result<ComparedRun, NotViewed> {
+        let command = selected.map_or(command, |selected| &selected.command);
+        let env = match selected {
+            Some(selected) => selected.environment(),
+            None => command.environment(),
+        };
+        let env: Vec<(&str, &str)> = env
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        let viewed = ViewedCommand {
+            words: &command.words,
+            cwd: self.cwd,
+            env: &env,
+            deadline: self.deadline,
+            wait: self.time,
+            run_name: Some(name),
+            progress: self.progress,
+        };
+        let mut further = Vec::new();
+        let fill = |layer: &BaseLayer<'_>| {
+            further = fill(layer)?;
+            match selected {
+                Some(selected) => selected.show(layer).map_err(|error| {
+                    Error::new(
+                        ErrorKind::Internal,
+                        format!("tests cannot be selected: {error}"),
+                    )
+                }),
+                None => Ok(()),
+            }
+        };
+        let started = Instant::now();
+        let ran = run_on_view(self.cx, &viewed, fill, self.cancel)?;
+        let mut run = ComparedRun::new(ran.status, ran.spool).with_report(command, &ran.layered);
+        run.took = started.elapsed();
+        run.notes.extend(ran.notes);
+        run.notes.extend(further);
+        Ok(run)
+    }
+}
+
+/// Whether cores and memory allow two runs at the same time.
+fn has_room_for_two() -> bool {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    cores >= 2 && snapshot(std::iter::empty()).mem_available_bytes >= MIN_MEMORY_FOR_TWO
 }
 
 /// What to do where only the base could not run.

@@ -20,6 +20,7 @@ use super::document::{DocumentParts, document};
 use super::flags::Flags;
 use super::line::CommandWords;
 use super::output::{CommandOutput, RunOutput};
+use super::project_tests::{AskedTests, TestsRequest, run_tests};
 use super::refusals::{self, git as git_refusal};
 use super::spool::{SharedSpool, Spool};
 use super::te_output::{OutputOwner, TeOutput};
@@ -118,6 +119,9 @@ pub(crate) fn answer(
         let summary = cx.app().telemetry()?.summary(&session);
         let summary = summary.map_err(report::unavailable)?;
         return Ok(RunOutput::Text(summary.stats_text()));
+    }
+    if let Some(asked) = AskedTests::of(&flags.command)? {
+        return run_tests(cx, TestsRequest::of(asked, request.timeout), cancel);
     }
     request.words = CommandWords::from_argv(flags.command);
     request.form = match (flags.raw, request.form) {

@@ -50,6 +50,7 @@ pub(crate) use line::CommandWords;
 pub(crate) use long::{RunOutcome, no_input, resume_run};
 pub(crate) use output::RunOutput;
 pub(crate) use previewed::{PreviewAnswer, PreviewRequest, preview};
+pub use project_tests::AskedTests;
 pub(crate) use project_tests::{TestsRequest, run_tests};
 pub(crate) use raw::{RawOutput, RawRequest, run_raw};
 pub use report::HELP;

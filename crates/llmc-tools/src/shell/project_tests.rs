@@ -4,7 +4,6 @@ use std::path::Path;
 
 use llmc_host::CancelToken;
 
-use super::condense::OutputForm;
 use super::execute::{CommandRequest, answer, output_form};
 use super::line::CommandWords;
 use super::output::RunOutput;
@@ -30,6 +29,61 @@ pub(crate) struct TestsRequest {
     /// Since when changes count.
     pub(crate) base: Option<String>,
     pub(crate) timeout: Option<f64>,
+}
+
+impl TestsRequest {
+    pub(super) fn of(asked: AskedTests, timeout: Option<f64>) -> TestsRequest {
+        TestsRequest {
+            paths: asked.paths,
+            affected: asked.affected,
+            command: None,
+            base: asked.base,
+            timeout,
+        }
+    }
+}
+
+/// What `te test` is asked for; the `te` of a shell and that of a command line understand the same words.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct AskedTests {
+    pub affected: bool,
+    pub base: Option<String>,
+    pub paths: Vec<String>,
+}
+
+impl AskedTests {
+    /// Reads the words of a command after `te`; none if they are another command. The shell's own `test` has operators.
+    ///
+    /// # Errors
+    /// An unknown flag.
+    pub fn of(command: &[String]) -> Result<Option<AskedTests>> {
+        let Some((verb, words)) = command.split_first() else {
+            return Ok(None);
+        };
+        let is_operator = |word: &String| {
+            matches!(word.as_str(), "=" | "==" | "!=" | "!" | "<" | ">" | "(")
+                || (word.starts_with('-') && !word.starts_with("--"))
+        };
+        if verb != "test" || words.iter().any(is_operator) {
+            return Ok(None);
+        }
+        let mut asked = AskedTests::default();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            match (word.as_str(), word.split_once('=')) {
+                ("--affected", _) => asked.affected = true,
+                ("--base", _) => asked.base = words.next().cloned(),
+                (_, Some(("--base", base))) => asked.base = Some(base.to_owned()),
+                (flag, _) if flag.starts_with("--") => {
+                    let message = format!("te test: unknown flag {flag}");
+                    return Err(Error::bad_args(message)
+                        .hint("te test [--affected] [--base COMMIT] [PATH OR NAME ...]"));
+                }
+                _ => asked.paths.push(word.clone()),
+            }
+        }
+        Ok(Some(asked))
+    }
 }
 
 /// The runner of a test command, which decides how tests are selected.
@@ -104,16 +158,12 @@ pub(crate) fn run_tests(cx: &Cx, request: TestsRequest, cancel: &CancelToken) ->
         false => selected(cx, &line, runner, &paths)?,
     };
     notes.push(format!("ran: {line}"));
-    let form = match output_form(cx) {
-        OutputForm::Fit => OutputForm::Fit,
-        form => form,
-    };
     let command = CommandRequest {
         words: CommandWords::new(cx, Some(line), None)?,
         cwd: None,
         timeout: request.timeout,
         input: None,
-        form,
+        form: output_form(cx),
     };
     let mut output = answer(cx, command, cancel)?;
     if let RunOutput::Command(output) = &mut output {
@@ -257,6 +307,28 @@ fn go_dir(file: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_after_te_test_are_told_from_the_shells_own_test() {
+        let asked = |line: &str| {
+            let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            AskedTests::of(&words)
+        };
+        let tests = AskedTests {
+            affected: true,
+            base: Some("HEAD~1".to_owned()),
+            paths: vec!["tests/a.py".to_owned()],
+        };
+        assert_eq!(
+            asked("test --affected --base HEAD~1 tests/a.py").unwrap(),
+            Some(tests)
+        );
+        assert_eq!(asked("test").unwrap(), Some(AskedTests::default()));
+        for line in ["test -f a", "test a = b", "grep test", ""] {
+            assert_eq!(asked(line).unwrap(), None, "{line}");
+        }
+        assert!(asked("test --odd").is_err());
+    }
 
     #[test]
     fn runners_are_known_by_their_lines() {

@@ -88,6 +88,11 @@ impl ReportedCommand {
         }
     }
 
+    /// Whether the runner takes all cores for itself.
+    pub(super) fn runs_alone(&self) -> bool {
+        matches!(self.runner, ReportingRunner::Cargo | ReportingRunner::Go)
+    }
+
     /// Whether the runner refused the options.
     pub(super) fn is_refused(&self, text: &str) -> bool {
         self.asks && text.contains("unrecognized arguments: --junit-xml")
@@ -118,6 +123,27 @@ impl ReportedCommand {
         }
     }
 
+    /// How many runs of pytest a command consisted of, of which a report has the last: runs that one of its tests made are
+    /// printed within its own.
+    pub(super) fn pytest_runs(&self, text: &str) -> usize {
+        let is_pytest = |command: &&Vec<String>| {
+            command
+                .iter()
+                .any(|word| word.rsplit('/').next() == Some("pytest"))
+        };
+        let named = commands_of(&self.given).iter().filter(is_pytest).count();
+        let (mut open, mut runs) = (0_usize, 0);
+        for line in text.lines().filter(|line| line.starts_with('=')) {
+            if line.contains(" test session starts ") {
+                runs += usize::from(open == 0);
+                open += 1;
+            } else if line.contains(" in ") && line.ends_with('=') {
+                open = open.saturating_sub(1);
+            }
+        }
+        runs.max(named)
+    }
+
     /// The tests of a run whose report is its output, and what the program printed for people.
     pub(super) fn split_output(&self, text: String) -> (Option<TestRun>, String) {
         match self.runner {
@@ -134,10 +160,11 @@ impl ReportedCommand {
     }
 
     /// The same command for these tests alone; `None` where the runner cannot select them.
-    pub(super) fn selecting(&self, tests: &[String]) -> Option<SelectedTests> {
+    /// pytest is known by its report.
+    pub(super) fn selecting(&self, tests: &[String], has_report: bool) -> Option<SelectedTests> {
         let mut command = self.clone();
         match self.runner {
-            ReportingRunner::Pytest if self.asks => {
+            ReportingRunner::Pytest if self.asks && has_report => {
                 let cache = self.dir.join(".pytest_cache");
                 let failed: serde_json::Map<String, serde_json::Value> =
                     tests.iter().map(|id| (id.clone(), true.into())).collect();
@@ -398,7 +425,7 @@ mod tests {
         let select = |text: &str, tests: &[&str]| {
             let command = ReportedCommand::new(&line(text), Path::new("/w"), "r.xml");
             let tests: Vec<String> = tests.iter().map(|id| (*id).to_owned()).collect();
-            let selected = command.selecting(&tests)?;
+            let selected = command.selecting(&tests, true)?;
             Some((
                 selected.command.words.argv[2].clone(),
                 selected.environment()[0].1.clone(),
@@ -417,6 +444,21 @@ mod tests {
             .0;
         assert_eq!(go, "go test -json ./... -run '^(TestA)$'");
         assert_eq!(select("npx vitest run", &["a"]), None);
+    }
+
+    #[test]
+    fn runs_one_after_the_other_are_counted_and_those_inside_are_not() {
+        let start = "===== test session starts =====\n";
+        let end = "===== 1 failed in 0.1s =====\n";
+        let command = ReportedCommand::new(&line("make test"), Path::new("/w"), "r.xml");
+        let inner = format!(
+            "{start}=== FAILURES ===\n{start}{end}{start}{end}=== short test summary info ===\n{end}"
+        );
+        assert_eq!(command.pytest_runs(&inner), 1);
+        assert_eq!(command.pytest_runs(&format!("{inner}{start}{end}")), 2);
+        let two = line("pytest -q a; pytest -q b");
+        let two = ReportedCommand::new(&two, Path::new("/w"), "r.xml");
+        assert_eq!(two.pytest_runs(""), 2);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use clap::{Args, Parser};
 use jiff::Timestamp;
 use llmc_host::names::escape;
 use llmc_observe::{CallFilter, GroupBy, TelemetryAnalysis};
-use llmc_tools::shell::{Cli, Flags, HELP};
+use llmc_tools::shell::{AskedTests, Cli, Flags, HELP};
 use llmc_tools::{App, ErrorKind, Form, catalog};
 use llmc_tui::Since;
 use serde_json::{Map, Value};
@@ -35,10 +35,12 @@ pub(super) fn run(common: &Common, words: &[String]) -> Result<ExitCode, Failure
     match flags.command.first().map(String::as_str) {
         Some("rag") => return ask(common, "te_rag", "--query", &flags),
         Some("explain") => return ask(common, "te_explain", "--symbol", &flags),
-        Some("test") if is_project_test(&flags.command[1..]) => return test(common, &flags),
         // What `te_run` is to an agent.
         Some("run") if flags.command.len() > 1 => drop(flags.command.remove(0)),
         _ => {}
+    }
+    if let Some(asked) = AskedTests::of(&flags.command)? {
+        return test(common, &flags, asked);
     }
     if flags.help {
         print(HELP)?;
@@ -71,35 +73,14 @@ fn ask(common: &Common, tool: &str, flag: &str, flags: &Flags) -> Result<ExitCod
     tool::run(common, &words)
 }
 
-/// Whether `te test` means the project's tests; the shell's own `test` has operators.
-fn is_project_test(words: &[String]) -> bool {
-    let is_operator = |word: &String| {
-        matches!(word.as_str(), "=" | "==" | "!=" | "!" | "<" | ">" | "(")
-            || (word.starts_with('-') && !word.starts_with("--"))
-    };
-    !words.iter().any(is_operator)
-}
-
 /// Runs the project's tests, as the tool of that name does, and ends with the runner's exit code.
-fn test(common: &Common, flags: &Flags) -> Result<ExitCode, Failure> {
+fn test(common: &Common, flags: &Flags, asked: AskedTests) -> Result<ExitCode, Failure> {
     let mut args = Map::new();
-    let mut paths: Vec<Value> = Vec::new();
-    let mut words = flags.command[1..].iter();
-    while let Some(word) = words.next() {
-        match word.split_once('=') {
-            _ if word == "--affected" => drop(args.insert("affected".to_owned(), true.into())),
-            Some(("--base", base)) => drop(args.insert("base".to_owned(), base.into())),
-            _ if word == "--base" => {
-                let base = words.next().map_or("", String::as_str);
-                args.insert("base".to_owned(), base.into());
-            }
-            _ if word.starts_with("--") => {
-                let message = format!("te test: unknown flag {word}");
-                return Err(Failure::new(ErrorKind::BadArgs, message));
-            }
-            _ => paths.push(word.as_str().into()),
-        }
+    args.insert("affected".to_owned(), asked.affected.into());
+    if let Some(base) = asked.base {
+        args.insert("base".to_owned(), base.into());
     }
+    let paths = asked.paths;
     args.insert("paths".to_owned(), paths.into());
     let app = start_quietly(common)?;
     let longest = app.config().mcp.exec.max_wait().as_secs();

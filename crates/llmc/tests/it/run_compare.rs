@@ -473,14 +473,18 @@ fn a_shell_gets_the_comparison_and_the_exit_code_of_now() {
             "exit_code",
             "failing_in_both",
             "failing_unrun_at_base",
+            "flaky",
             "gone",
             "kind",
             "new",
+            "new_failing_at_base",
+            "new_passing_at_base",
+            "new_tests",
             "newly_failing",
             "newly_passing",
             "not_collected",
             "not_collected_at_base",
-            "not_run"
+            "not_run",
         ]
     );
     assert_eq!(body["data"]["kind"], "output");

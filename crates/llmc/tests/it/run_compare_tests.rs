@@ -73,7 +73,7 @@ fn new_tests_are_named_and_fail_without_the_change() {
     let code = "print(tools.run_compare('.venv/bin/python -m pytest -q').new_failing_at_base)";
     let text = client.text("execute_code", json!({"code": code}));
     assert!(
-        text.starts_with("['tests/test_more.py::test_sub_more']"),
+        text.starts_with("tests/test_more.py::test_sub_more"),
         "{text}"
     );
 }
