@@ -62,7 +62,7 @@ pub struct RunDiff {
 /// The difference, by what the output is.
 #[derive(Debug, Clone)]
 pub enum RunDifference {
-    Tests(TestRunDiff),
+    Tests(Box<TestRunDiff>),
     Diagnostics(DiagnosticDiff),
     Output(OutputDiff),
 }
@@ -167,7 +167,7 @@ fn difference(argv: &[String], base: FinishedRun<'_>, now: FinishedRun<'_>) -> R
     if !is_checker {
         // A run that passed and failed for another reason, such as too little coverage, is a test run all the same.
         if let Some(tests) = TestRunDiff::of(base.tests(argv), now.tests(argv)) {
-            return RunDifference::Tests(tests);
+            return RunDifference::Tests(Box::new(tests));
         }
     }
     // A build may print diagnostics whatever it is called; a program that prints files or matches has none of its own.

@@ -128,10 +128,12 @@ fn reaching(
         .map(|path| (path.rsplit_once('/').map_or("", |(dir, _)| dir), *path))
         .collect();
     let mut files = Vec::new();
+    let mut tests = 0;
     for (path, (language, text)) in sources {
         if !language.is_test(path) {
             continue;
         }
+        tests += 1;
         let fixture = fixtures.iter().find(|(dir, _)| is_below(path, dir));
         let reason = match reached.get(path.as_str()) {
             Some(None) => Some("changed".to_owned()),
@@ -149,11 +151,48 @@ fn reaching(
             reason,
         }));
     }
+    let first = changed.first().map_or("", |path| path.as_str());
+    if files.len() == tests && tests > 1 {
+        return AffectedTests::All(format!("every test file reaches {first} by imports"));
+    }
     if files.is_empty() {
-        let first = changed.first().map_or("", |path| path.as_str());
         return AffectedTests::All(format!("no test reaches {first} by imports"));
     }
     AffectedTests::Files(files)
+}
+
+impl AffectedTests {
+    /// The files by reason, as an answer tells them: `tests/a.py, tests/b.py (imports calc.py)`.
+    pub(crate) fn told(files: &[AffectedFile]) -> String {
+        const MAX_NAMES: usize = 3;
+        const MAX_GROUPS: usize = 8;
+        let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+        for file in files {
+            match groups
+                .iter_mut()
+                .find(|(reason, _)| *reason == file.reason.as_str())
+            {
+                Some((_, paths)) => paths.push(&file.path),
+                None => groups.push((file.reason.as_str(), vec![file.path.as_str()])),
+            }
+        }
+        let shown = groups.iter().take(MAX_GROUPS).map(|(reason, paths)| {
+            let mut names = paths[..paths.len().min(MAX_NAMES)].join(", ");
+            if paths.len() > MAX_NAMES {
+                names.push_str(&format!(" and {} more", paths.len() - MAX_NAMES));
+            }
+            format!("{names} ({reason})")
+        });
+        let mut text = shown.collect::<Vec<_>>().join(", ");
+        if groups.len() > MAX_GROUPS {
+            let rest: usize = groups[MAX_GROUPS..]
+                .iter()
+                .map(|(_, paths)| paths.len())
+                .sum();
+            text.push_str(&format!(", and {rest} more"));
+        }
+        text
+    }
 }
 
 /// `imports b.py, which imports a.py`.

@@ -39,6 +39,8 @@ pub struct ReportedTest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TestOutcome {
     Skipped,
+    /// It failed, as it is marked to do.
+    FailedAsExpected,
     Passed,
     Failed,
     /// It could not run: its module cannot be imported, its fixture failed.
@@ -157,13 +159,14 @@ impl TestReport {
             match test.outcome {
                 TestOutcome::Passed => run.passed += 1,
                 TestOutcome::Skipped => run.skipped += 1,
+                TestOutcome::FailedAsExpected => {}
                 TestOutcome::Failed => run.failed += 1,
                 TestOutcome::Error => run.errors += 1,
             }
             let kind = match test.outcome {
                 TestOutcome::Failed => FailureKind::Failed,
                 TestOutcome::Error => FailureKind::Error,
-                TestOutcome::Passed | TestOutcome::Skipped => {
+                TestOutcome::Passed | TestOutcome::Skipped | TestOutcome::FailedAsExpected => {
                     run.ran.push(test.id.clone());
                     continue;
                 }
@@ -227,6 +230,9 @@ fn open(cases: &mut Vec<JunitCase>, start: &BytesStart<'_>) {
         }
         "failure" => TestOutcome::Failed,
         "error" => TestOutcome::Error,
+        "skipped" if attribute("type").as_deref() == Some("pytest.xfail") => {
+            TestOutcome::FailedAsExpected
+        }
         "skipped" => TestOutcome::Skipped,
         _ => return,
     };
@@ -245,9 +251,9 @@ impl JunitCase {
         let parts: Vec<&str> = self.class_name.split('.').collect();
         // The file may be another one, of a class that is inherited.
         let own = (1..=parts.len())
+            .rev()
             .map(|count| (count, format!("{}.py", parts[..count].join("/"))))
-            .filter(|(_, path)| is_file(path) || self.file.as_ref() == Some(path))
-            .last();
+            .find(|(_, path)| is_file(path) || self.file.as_ref() == Some(path));
         let id = match (own, self.file) {
             (Some((count, path)), _) => {
                 let mut id = path;
@@ -326,6 +332,7 @@ mod tests {
 <testcase classname="tests.test_a.TestX" name="test_inherited" file="tests/base.py" line="5" time="0.0" />
 <testcase classname="tests.test_a" name="test_skipped" file="tests/test_a.py" line="9"><skipped type="pytest.skip" message="no">x</skipped></testcase>
 <testcase classname="tests.test_a" name="test_one" file="tests/test_a.py" line="1" time="0.0"><error message="failed on teardown">x</error></testcase>
+<testcase classname="tests.test_a" name="test_known" file="tests/test_a.py" line="9"><skipped type="pytest.xfail" message="bug">x</skipped></testcase>
 <testcase classname="" name="tests.test_b" time="0.0"><error message="collection failure">ImportError</error></testcase>
 </testsuite></testsuites>"#;
 
@@ -347,6 +354,7 @@ mod tests {
                     TestOutcome::Passed
                 ),
                 ("tests/test_a.py::test_skipped", TestOutcome::Skipped),
+                ("tests/test_a.py::test_known", TestOutcome::FailedAsExpected),
                 ("tests/test_b.py", TestOutcome::Error),
             ]
         );

@@ -30,7 +30,7 @@ const MAX_LINE_BYTES: usize = 160;
 
 pub(super) struct Look;
 
-/// Whole definitions for words or names, with callers.
+/// Whole definitions of words or names, with callers.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {

@@ -13,7 +13,7 @@ use crate::tool::{Effect, Tool};
 
 pub(super) struct RunTests;
 
-/// Run the project's tests: all, some, or those a change affects.
+/// Run the project's tests: all, some or affected ones.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {

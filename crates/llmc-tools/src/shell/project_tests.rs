@@ -16,8 +16,8 @@ use crate::project::{self, TestCommand};
 
 /// Where a project's own environment is looked for.
 const ENVIRONMENTS: &[&str] = &[".venv", "venv"];
-/// Reasons that an answer names.
-const MAX_REASONS: usize = 12;
+/// Paths that an answer repeats.
+const MAX_TOLD_PATHS: usize = 5;
 
 /// Tests to be run.
 pub(crate) struct TestsRequest {
@@ -137,27 +137,28 @@ pub(crate) fn run_tests(cx: &Cx, request: TestsRequest, cancel: &CancelToken) ->
                 )));
             }
             AffectedTests::Files(files) => {
-                let reasons = files.iter().take(MAX_REASONS);
-                let mut reasons: Vec<String> = reasons
-                    .map(|file| format!("{} ({})", file.path, file.reason))
-                    .collect();
-                if files.len() > MAX_REASONS {
-                    reasons.push(format!("and {} more", files.len() - MAX_REASONS));
-                }
+                let told = AffectedTests::told(&files);
                 if runner == TestRunner::Other {
                     notes.push("all tests: this command cannot select some".to_owned());
                 } else {
                     paths.extend(files.into_iter().map(|file| file.path));
                 }
-                notes.push(format!("affected since {base}: {}", reasons.join(", ")));
+                notes.push(format!("affected since {base}: {told}"));
             }
         }
     }
-    let line = match paths.is_empty() {
-        true => line,
-        false => selected(cx, &line, runner, &paths)?,
+    let (line, ran) = match paths.len() {
+        0 => (line.clone(), line),
+        count => {
+            let selected = selected(cx, &line, runner, &paths)?;
+            let ran = match count > MAX_TOLD_PATHS {
+                true => format!("{line} for {count} paths"),
+                false => selected.clone(),
+            };
+            (selected, ran)
+        }
     };
-    notes.push(format!("ran: {line}"));
+    notes.push(format!("ran: {ran}"));
     let command = CommandRequest {
         words: CommandWords::new(cx, Some(line), None)?,
         cwd: None,
