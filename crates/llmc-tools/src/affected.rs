@@ -107,7 +107,7 @@ fn reaching(
         reached.insert(path, None);
         open.push_back(path);
     }
-    // Whoever imports by computed names may import what changed.
+    // A file that imports by computed names may import what changed.
     for path in imports.dynamic() {
         if !reached.contains_key(path) {
             reached.insert(path, changed.first().map(|path| path.as_str()));

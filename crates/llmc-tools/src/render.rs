@@ -290,7 +290,7 @@ pub(crate) struct LineGaps {
     count: usize,
 }
 
-/// Gaps that are told apart; further ones are part of the last.
+/// Gaps that are named; further ones are part of the last.
 const MAX_GAPS: usize = 8;
 
 impl LineGaps {

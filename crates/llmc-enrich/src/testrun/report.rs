@@ -80,7 +80,7 @@ impl TestReport {
         Some(TestReport::new(Framework::Pytest, tests))
     }
 
-    /// Reads what `jest --json` and vitest's reporter `json` write. Paths are told relative to `root`.
+    /// Reads what `jest --json` and vitest's reporter `json` write. Paths are relative to `root`.
     pub fn of_jest(json: &str, framework: Framework, root: &str) -> Option<TestReport> {
         let report: JestReport<'_> = serde_json::from_str(json).ok()?;
         let separator = match framework {

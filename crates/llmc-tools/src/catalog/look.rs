@@ -1,7 +1,7 @@
 //! `look`: the definitions that words or names mean, whole and with the lines that call them, within a budget.
 //!
 //! A name is looked up; words are searched for. Of both the whole definition is shown, not the lines that match: what is
-//! changed next is mostly the rest of it.
+//! changed next is mostly another part of it.
 
 use std::collections::HashSet;
 

@@ -86,7 +86,7 @@ fn ending(path: &str) -> Option<&str> {
     path.rsplit_once('.').map(|(_, ending)| ending)
 }
 
-/// Reads them all. One that cannot be read is told in its place, unless none can.
+/// Reads them all. The error of one that cannot be read stands in its place, unless none can be read.
 pub(super) fn read_several(
     cx: &Cx,
     places: &[String],

@@ -1,7 +1,7 @@
 //! Test runs with the runner's own report: how it is asked for, where it is, and how some tests are run alone.
 //!
 //! Reports are asked for by options that change nothing else, in the environment where the runner reads some there, else on the
-//! command line. A command that cannot be told apart from others is left as it is, and its output is read.
+//! command line. A command whose runner is not known is left as it is, and its output is read.
 
 use std::path::{Path, PathBuf};
 

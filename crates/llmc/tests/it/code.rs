@@ -186,7 +186,10 @@ fn bad_input(backend: &str) {
             "tools.read_file('a.txt', pth='x')",
             "unknown argument pth; did you mean path?",
         ),
-        ("tools.read_file('a', 1, 2, True, 3)", "too many arguments"),
+        (
+            "tools.read_file('a', 1, 2, True, 3, 4)",
+            "too many arguments",
+        ),
         ("tools.read_file('a.txt', path='a')", "twice"),
         ("tools.read_file(5)", "path must be a string"),
         ("tools.help('nothing')", "no tool"),

@@ -157,8 +157,6 @@ fn the_security_checklist_of_hybrid_mode() {
             "linux_fs_write",
             "linux_fs_edit",
             "run_cmd",
-            "te_grep",
-            "rag_search",
             "execute_code",
             "init"
         ]

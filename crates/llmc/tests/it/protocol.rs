@@ -10,12 +10,11 @@ const TE: &str =
 const CLASSIC: &str = "\
     read_file list_dir stat linux_fs_read linux_fs_write linux_fs_edit linux_fs_list linux_fs_move \
     linux_fs_delete linux_fs_mkdirs linux_search_files linux_search_content linux_handle_read run_cmd run_preview run_compare \
-    linux_proc_start linux_proc_read linux_proc_send linux_proc_stop linux_proc_list linux_proc_kill \
+    run_tests linux_proc_start linux_proc_read linux_proc_send linux_proc_stop linux_proc_list linux_proc_kill \
     linux_sys_snapshot te_grep te_cat te_find te_ls te_head te_tail te_handle te_run te_rag te_explain te_diff \
     te_git repo_read repo_write_patch run_pytest history undo rag_search rag_query rag_search_enriched rag_where_used \
-    rag_lineage inspect rag_plan rag_stats rag_bootload execute_code rlm_query get_metrics health init";
-const HYBRID: &str =
-    "read_file list_dir linux_fs_write linux_fs_edit run_cmd te_grep rag_search execute_code init";
+    rag_lineage inspect look outline rag_plan rag_stats rag_bootload execute_code rlm_query get_metrics health init";
+const HYBRID: &str = "read_file list_dir linux_fs_write linux_fs_edit run_cmd execute_code init";
 const CODE_EXECUTION: &str = "read_file list_dir execute_code init";
 
 fn names(answer: &Value) -> String {
@@ -131,6 +130,7 @@ fn tool_annotations_state_effects() {
         ("run_cmd", true, false),
         ("run_preview", false, true),
         ("run_compare", false, true),
+        ("run_tests", true, false),
         ("te_run", true, false),
         ("run_pytest", true, false),
         ("linux_proc_start", true, false),

@@ -153,10 +153,13 @@ fn what_grep_leaves_out_is_counted_and_kept() {
     }
 }
 
+/// Mode hybrid with a tool that it lists on request.
+const GREP_PROMOTED: &str = "mcp.hybrid.promoted_tools=[\"run_cmd\", \"te_grep\"]";
+
 #[test]
 fn a_stored_result_is_searched_like_a_file() {
     let workspace = workspace(FIXTURE);
-    let mut client = crate::code::server(&workspace, &["mcp.te.budget_tokens=300"]);
+    let mut client = crate::code::server(&workspace, &["mcp.te.budget_tokens=300", GREP_PROMOTED]);
     let printed = client.text("run_cmd", json!({"command": "seq -f 'row %g' 200000"}));
     let (_, handle) = printed.split_once("\"handle\":\"").unwrap();
     let handle = handle.split('"').next().unwrap();
@@ -188,7 +191,7 @@ fn a_stored_result_is_searched_like_a_file() {
 #[test]
 fn a_pattern_that_needs_backtracking_is_sent_to_a_program_that_does_it() {
     let workspace = workspace(FIXTURE);
-    let mut client = crate::code::server(&workspace, &[]);
+    let mut client = crate::code::server(&workspace, &[GREP_PROMOTED]);
     for pattern in ["a(?=b)", r"(a)\1"] {
         let (failed, text) = client.call_tool("te_grep", json!({"pattern": pattern}));
         assert!(
