@@ -39,7 +39,7 @@ const BLOCK_BYTES: usize = 1 << 20;
 
 pub(super) struct ReadFile;
 
-/// Read files, images, handles; several: a.py:10-40,60-90,b.py::Class.method.
+/// Read a file, image or handle; several: a.py:10-40,60-90,b.py::Class.method.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {

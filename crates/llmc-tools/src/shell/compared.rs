@@ -46,6 +46,8 @@ pub(crate) struct RunComparison {
     pub(super) base: ComparedRun,
     pub(super) now: ComparedRun,
     pub(super) diff: RunDiff,
+    /// Whether the base's result is that of an earlier comparison.
+    pub(super) is_base_kept: bool,
     pub(super) notes: Vec<String>,
 }
 
@@ -207,6 +209,13 @@ impl Render for RunComparison {
             rendition.rest = Some(rest.about("command", self.command.clone()));
         }
         rendition.notes.extend(self.notes.iter().cloned());
+        match room.form() {
+            _ if !self.is_base_kept => {}
+            Form::Data => drop(rendition.meta.insert("base_kept".to_owned(), true.into())),
+            Form::Text | Form::Page => rendition
+                .notes
+                .push("the base's result is that of an earlier comparison".to_owned()),
+        }
         rendition.program = Some(self.program.clone());
         note_exit_code(&mut rendition, room, Some(self.now.status()));
         Ok(rendition)

@@ -238,9 +238,9 @@ impl Compared {
         let kept = key
             .as_ref()
             .and_then(|key| cx.app().base_results().get(key));
+        let is_base_kept = kept.is_some();
         let (before, now) = match kept {
             Some(kept) => {
-                notes.push("the base's result is that of an earlier comparison".to_owned());
                 progress.step("running on the workspace as it is");
                 (kept, comparing.run(Side::Now, None)?)
             }
@@ -278,6 +278,7 @@ impl Compared {
             base: before,
             now,
             diff,
+            is_base_kept,
             notes,
         })
     }
