@@ -134,16 +134,6 @@ impl TestReport {
         TestReport { framework, tests }
     }
 
-    /// Puts the results of some tests, which were run again, in the place of those that are here.
-    pub fn replace(&mut self, later: TestReport) {
-        for test in later.tests {
-            match self.tests.iter_mut().find(|known| known.id == test.id) {
-                Some(known) => *known = test,
-                None => self.tests.push(test),
-            }
-        }
-    }
-
     /// The run with counts and names of this report, and the details that `printed` has of its failures.
     pub fn run(&self, printed: Option<TestRun>) -> TestRun {
         let mut run = TestRun::new(self.framework);
