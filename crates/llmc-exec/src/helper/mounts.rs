@@ -243,6 +243,10 @@ pub(super) fn build(
             Ok(status) if rfs::FileType::from_raw_mode(status.st_mode).is_dir() => {
                 if is_put_back(Path::new(&place.path)) {
                     tmpfs(&place.path, "mode=555,size=4k", MountFlags::RDONLY)?;
+                } else {
+                    // What a command wrote there would be lost without a word.
+                    let hidden = open(&place.path).map_err(at("hiding", &place.path))?;
+                    remount(&hidden, MountFlags::RDONLY).map_err(at("hiding", &place.path))?;
                 }
             }
             Ok(_) => stand_ins.cover(&place.path, &place.text)?,

@@ -158,11 +158,11 @@ impl Refusal {
                 "linux_proc_start with pty gives a command one",
             ),
             Cause::TmpFull => (
-                format!("{subject} is at its limit for commands"),
+                format!("{subject} is at its limit for commands (mcp.exec.max_tmp)"),
                 "the workspace has the room of its disk",
             ),
             Cause::Processes => (
-                format!("the limit of the boundary is {subject} processes and threads"),
+                format!("the limit of the boundary is {subject} processes and threads (mcp.exec.max_processes)"),
                 "",
             ),
             Cause::OpenFiles => (
@@ -190,7 +190,7 @@ impl Refusal {
                 "start it again",
             ),
             Cause::Withheld => (
-                format!("{subject} is withheld from commands: it is not among the variables that they inherit"),
+                format!("{subject} is withheld from commands: it looks like a secret"),
                 IN_OWN_SHELL,
             ),
             Cause::PrivateInstall => (
