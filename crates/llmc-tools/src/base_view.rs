@@ -55,7 +55,7 @@ pub(crate) struct BaseView<'a> {
 
 /// Where the contents of a base come from.
 enum BaseSource<'a> {
-    Commit(CommitBase<'a>),
+    Commit(Box<CommitBase<'a>>),
     /// What was where before an entry of the history, of paths that are not so now.
     Entry(&'a History, Vec<PastState>),
 }
@@ -106,7 +106,7 @@ impl<'a> BaseView<'a> {
             dir: dir.path.absolute(),
             notes,
             inputs: commit.inputs,
-            source: BaseSource::Commit(commit),
+            source: BaseSource::Commit(Box::new(commit)),
         })
     }
 
