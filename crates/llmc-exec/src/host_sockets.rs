@@ -309,7 +309,7 @@ mod tests {
         let _listener = UnixListener::bind(inner.join("new")).unwrap();
         let renamed = inner.join("service.sock");
         std::fs::rename(inner.join("new"), &renamed).unwrap();
-        assert_eq!(existing(&inner.join("new")), [renamed.clone()]);
+        assert_eq!(existing(&inner.join("new")), std::slice::from_ref(&renamed));
         let settings = Settings {
             write_roots: vec![root],
             ..Settings::default()
