@@ -224,7 +224,7 @@ fn bad_input(backend: &str) {
     let lowered = client.text("execute_code", json!({"code": "1", "timeout": 9999}));
     assert_eq!(
         lowered,
-        "1\n# LLMC: timeout lowered to 120 s, in which calls do not count"
+        "[timeout lowered to 120 s of the script's own time; its calls are waited for besides]\n1"
     );
 }
 
