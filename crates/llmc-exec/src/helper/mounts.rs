@@ -244,7 +244,7 @@ pub(super) fn build(
                 if is_put_back(Path::new(&place.path)) {
                     tmpfs(&place.path, "mode=555,size=4k", MountFlags::RDONLY)?;
                 } else {
-                    // What a command wrote there would be lost without a word.
+                    // What a command wrote there would be lost in silence.
                     let hidden = open(&place.path).map_err(at("hiding", &place.path))?;
                     remount(&hidden, MountFlags::RDONLY).map_err(at("hiding", &place.path))?;
                 }

@@ -12,7 +12,7 @@ use crate::tool::{Effect, Tool};
 
 pub(super) struct ExecuteCode;
 
-/// Run Python calling tools.NAME(...); returns what it prints, or its last value.
+/// Run Python calling tools.NAME(...); returns what it prints.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {

@@ -9,7 +9,7 @@ use crate::tool::{Effect, Tool};
 
 pub(super) struct GetMetrics;
 
-/// Calls, errors, latency and tokens since start.
+/// Calls, errors and tokens since start.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {}

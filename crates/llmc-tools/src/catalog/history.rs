@@ -19,7 +19,7 @@ use crate::tool::{Effect, Tool};
 
 pub(super) struct HistoryTool;
 
-/// List changes made to the workspace; with entry, its diff.
+/// List changes of the workspace; with entry, its diff.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {

@@ -17,7 +17,7 @@ use crate::tool::{Effect, Tool};
 
 pub(super) struct Inspect;
 
-/// A symbol or file: signature, doc, text, callers, callees, tests.
+/// A symbol or file: signature, doc, text, callers, tests.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {

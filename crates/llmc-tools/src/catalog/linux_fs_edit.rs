@@ -19,7 +19,7 @@ pub(super) struct Args {
     path: String,
     old_text: String,
     new_text: String,
-    #[schemars(extend("x-help" = "must be the true count", "x-unlisted" = true))]
+    #[schemars(extend("x-help" = "must be the true count"))]
     expected_replacements: Option<Count<1, 1, 1_000_000>>,
     #[schemars(extend("x-help" = "full hash, or a tag of 8 digits or more"))]
     expected_sha256: Option<String>,

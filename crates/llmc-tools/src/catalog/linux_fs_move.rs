@@ -9,7 +9,7 @@ use crate::tool::{Effect, Tool};
 
 pub(super) struct LinuxFsMove;
 
-/// Move or rename a file or directory; never overwrites.
+/// Move or rename; never overwrites.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {

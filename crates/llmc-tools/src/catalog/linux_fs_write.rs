@@ -10,7 +10,7 @@ use crate::tool::{Effect, Tool};
 
 pub(super) struct LinuxFsWrite;
 
-/// Create, rewrite or append to a file atomically.
+/// Create, rewrite or append to a file.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {

@@ -17,7 +17,7 @@ const RING_BYTES: usize = 1 << 20;
 
 pub(super) struct LinuxProcStart;
 
-/// Start a long-running program or REPL, confined.
+/// Start a long-running program or REPL.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {

@@ -9,7 +9,7 @@ use crate::tool::{Effect, Tool};
 
 pub(super) struct LinuxSysSnapshot;
 
-/// Processors, load, memory, disks, uptime.
+/// Load, memory, disks, uptime.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {}

@@ -21,7 +21,6 @@ pub(super) struct ListDir;
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
     path: String,
-    #[schemars(extend("x-unlisted" = true))]
     include_hidden: Option<bool>,
 }
 

@@ -11,7 +11,7 @@ use crate::tool::{Effect, Tool};
 
 pub(super) struct RagBootload;
 
-/// Plan, scope and snippets to start a task with.
+/// Plan and snippets to start a task.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {

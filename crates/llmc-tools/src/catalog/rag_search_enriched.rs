@@ -13,7 +13,7 @@ use crate::tool::{Effect, Tool};
 
 pub(super) struct RagSearchEnriched;
 
-/// rag_search with callers and callees of each snippet.
+/// rag_search with callers and callees.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {

@@ -15,7 +15,7 @@ use crate::tool::{Effect, Tool};
 
 pub(super) struct RagWhereUsed;
 
-/// Every use of a symbol, with line and enclosing symbol.
+/// Every use of a symbol.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {

@@ -20,13 +20,9 @@ pub(crate) struct Args {
     pub(crate) context: Option<String>,
     pub(crate) budget_usd: Option<f64>,
     pub(crate) model: Option<String>,
-    #[schemars(extend("x-unlisted" = true))]
     pub(crate) max_bytes: Option<i64>,
-    #[schemars(extend("x-unlisted" = true))]
     pub(crate) timeout_s: Option<i64>,
-    #[schemars(extend("x-unlisted" = true))]
     pub(crate) max_turns: Option<i64>,
-    #[schemars(extend("x-unlisted" = true))]
     pub(crate) language: Option<String>,
 }
 

@@ -14,7 +14,7 @@ use crate::tool::{Effect, Tool};
 
 pub(super) struct RunCmd;
 
-/// Run a shell line or argv, confined; slow ones go on in the background.
+/// Run a shell line or argv, confined.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {

@@ -13,7 +13,7 @@ use crate::tool::{Effect, Tool};
 
 pub(super) struct RunCompare;
 
-/// Run a command at base and now; what differs: tests, diagnostics or output.
+/// Run a command at base and now; what differs.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {

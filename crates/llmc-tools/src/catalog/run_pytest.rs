@@ -25,7 +25,7 @@ const ENVIRONMENTS: &[&str] = &[".venv", "venv"];
 
 pub(super) struct RunPytest;
 
-/// Run pytest. Returns counts and every failure.
+/// Run pytest: counts and every failure.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {

@@ -29,7 +29,7 @@ const MAX_TAIL_BYTES: usize = 512 << 10;
 
 pub(super) struct TeCat;
 
-/// View a file with content-aware preview.
+/// View a file, or its outline.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {

@@ -21,7 +21,7 @@ const MAX_COUNTED_BYTES: u64 = 2 << 20;
 
 pub(super) struct TeHandle;
 
-/// Retrieve a truncated result by handle.
+/// A stored result by handle.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {

@@ -27,7 +27,7 @@ pub(super) struct UndoTool;
 
 pub(crate) const NAME: &str = UndoTool::NAME;
 
-/// Undo an entry or range (h3..h7), a session, or everything since a time.
+/// Undo an entry, a range (h3..h7), a session or since a time.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {

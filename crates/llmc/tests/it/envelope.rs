@@ -158,8 +158,10 @@ fn enveloped(client: &mut McpClient, budget: usize, tool: &str, args: &Value) ->
         "{tool} {args}: {text:?}"
     );
     let tokens = llmc_tokens::count(&text);
+    // What exceeds a budget by less than another call costs is given whole.
+    let soft = budget + (budget / 4).min(800);
     assert!(
-        tokens <= budget + FRAME,
+        tokens <= soft + FRAME,
         "{tool} {args}: {tokens} tokens for {budget}: {text}"
     );
     if parsed.header.truncated && tool != "te_handle" {

@@ -191,7 +191,7 @@ fn a_read_only_server_changes_nothing() {
             || (name == "rlm_query" && code.contains("FORBIDDEN"));
         assert!(failed && refused, "{name}: {text}");
     }
-    assert_eq!(writers, 17);
+    assert_eq!(writers, 18);
     let code = "tools.linux_fs_write(path='made', content='x')";
     client.assert_code("execute_code", json!({"code": code}), "COMMAND_DENIED");
     assert_eq!(workspace.tree(), before);

@@ -100,7 +100,9 @@ fn a_script_learns_what_its_commands_were_refused() {
 #[test]
 fn what_a_command_installs_for_the_user_is_said_to_be_private() {
     let project = workspace("//- a\none\n");
-    std::fs::create_dir_all(project.base().join("home/.local/bin")).unwrap();
+    for dir in ["home/.local/bin", "home/.cache"] {
+        std::fs::create_dir_all(project.base().join(dir)).unwrap();
+    }
     let Some(mut client) = client(&project) else {
         return;
     };
