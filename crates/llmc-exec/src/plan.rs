@@ -173,6 +173,8 @@ pub(super) struct Places {
     pub(super) read_only: Vec<OsString>,
     /// Visible and read-only, even below `/tmp`.
     pub(super) read: Vec<OsString>,
+    /// Folders around writable places and layers, as visible and read-only.
+    pub(super) around: Vec<OsString>,
     /// Mounted onto themselves, so that they cannot be moved away. Outer ones first.
     pub(super) pinned: Vec<OsString>,
     /// Git directories of which the run sees a copy. Outer ones first.

@@ -147,13 +147,13 @@ fn is_random(word: &str) -> bool {
         && has(u8::is_ascii_lowercase)
         && has(u8::is_ascii_uppercase)
         && has(u8::is_ascii_digit)
-        && longest_lowercase_run(word) < 8
+        && longest_word(word) < 5
         && entropy(word.as_bytes()) >= MIN_RANDOM_ENTROPY
 }
 
-/// Names have words in them, keys have not.
-fn longest_lowercase_run(word: &str) -> usize {
-    let runs = word.split(|c: char| !c.is_ascii_lowercase());
+/// The longest run of lower-case letters: names have words in them, keys seldom.
+fn longest_word(text: &str) -> usize {
+    let runs = text.split(|c: char| !c.is_ascii_lowercase());
     runs.map(str::len).max().unwrap_or(0)
 }
 

@@ -105,17 +105,15 @@ pub(super) fn build(
         .filter(is_covered)
         .filter(|path| !is_written(Path::new(path)))
         .collect();
-    // What is shown around a writable place or a layer has to lie below it.
-    let is_around = |path: &OsStr| {
-        let written = writable.iter().map(Path::new);
-        let mut inside = written.chain(layers.iter().map(|layer| Path::new(&layer.layer.path)));
-        inside.any(|dir| dir.starts_with(path))
-    };
+    let around: Vec<&OsStr> = outermost(&plan.places.around)
+        .into_iter()
+        .filter(is_covered)
+        .filter(|path| !is_written(Path::new(path)))
+        .collect();
+    let around_clones = cloned(&around)?;
     // Hidden places inside what is put back in place later have to be covered after that.
-    let later = shown.iter().filter(|dir| !is_around(dir));
-    let later: Vec<&Path> = later.map(Path::new).collect();
     let is_put_back =
-        |path: &Path| is_written(path) || later.iter().any(|dir| path.starts_with(dir));
+        |path: &Path| is_written(path) || shown.iter().any(|dir| path.starts_with(dir));
     let (hidden_inside, hidden_first): (Vec<&HiddenPlace>, Vec<&HiddenPlace>) = plan
         .view
         .hidden
@@ -199,12 +197,10 @@ pub(super) fn build(
         DevClone::New(nodes) => fill_devices(Path::new("/dev"), nodes, plan.limits.tmp_bytes)?,
         DevClone::OfSession(dev) => attach(OsStr::new("/dev"), &dev, &[])?,
     }
-    let show = |(path, clone): &(&OsStr, OwnedFd)| {
+    // Before what lies inside.
+    for (path, clone) in &around_clones {
         attach(path, clone, &covered)?;
-        remount(clone, MountFlags::RDONLY).map_err(at("mounting", path))
-    };
-    for shown in shown_clones.iter().filter(|(path, _)| is_around(path)) {
-        show(shown)?;
+        remount(clone, MountFlags::RDONLY).map_err(at("mounting", path))?;
     }
     for layer in &layers {
         layer.attach(&covered)?;
@@ -230,7 +226,7 @@ pub(super) fn build(
             move_onto(clone, &onto).map_err(at("mounting", path.as_os_str()))?;
         }
     }
-    for (path, clone) in shown_clones.iter().filter(|(path, _)| !is_around(path)) {
+    for (path, clone) in &shown_clones {
         attach(path, clone, &covered)?;
         remount(clone, MountFlags::RDONLY).map_err(at("mounting", path))?;
     }

@@ -109,7 +109,7 @@ impl Runner {
         if settings.profile == Profile::Unrestricted && settings.sees.is_none() {
             let roots = settings.write_roots.iter();
             let roots: Vec<PathBuf> = roots.chain(&settings.read_roots).cloned().collect();
-            places.read.extend(os(repositories_around(&roots)));
+            places.around.extend(os(repositories_around(&roots)));
             // Where it lies below a folder of which runs have their own.
             let home = settings.home.iter();
             places
