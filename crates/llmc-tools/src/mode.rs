@@ -125,11 +125,11 @@ const THREE_SCRIPTS: &str =
 const SCRIPTS: &str = "Their open and subprocess work on the workspace; every tool is a function that raises on failure.";
 const LOOK: &str =
     "tools.look(\"words or names\", budget=3000) gives whole definitions and callers.";
-const TESTS: &str = "tools.run_tests(affected=True) runs the tests of your change.";
+const TESTS: &str = "tools.run_tests(affected=True) runs tests of your change.";
 const COMPARE: &str = "tools.run_compare(line) names tests that newly fail since HEAD, and new ones that fail without the change.";
 const SCRIPT_COMMANDS: &str = "tools.run_cmd(line) has .stdout, .exit_code and never raises.";
 const SEARCH: &str = "tools.search(\"words\") finds more.";
-const LONGER: &str = "max_tokens=N allows answers above {budget} tokens.";
+const LONGER: &str = "execute_code max_tokens=N allows over {budget} tokens.";
 const SHELL_LINES: &str = "run_cmd takes shell lines.";
 const EDITS: &str = "linux_fs_edit wants the exact old text.";
 const CUT_ANSWERS: &str =

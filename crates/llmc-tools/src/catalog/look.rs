@@ -23,6 +23,10 @@ use crate::tool::{Effect, Tool};
 const MAX_CALLERS: usize = 6;
 /// Names of one question that are looked up.
 const MAX_NAMES: usize = 12;
+/// Further definitions of one name.
+const MAX_NAMESAKES: usize = 3;
+/// Lines of a definition whose parts are shown whole.
+const MAX_HEAD_LINES: usize = 12;
 /// Results of a search that are looked at.
 const SEARCHED: usize = 8;
 /// Bytes of a caller's line.
@@ -113,24 +117,47 @@ impl Found {
             let is_symbol = is_name(word) || word.contains("::") || word.contains('#');
             is_symbol && (!is_sentence || looks_like_name(word))
         });
-        for name in names.take(MAX_NAMES) {
+        let names: Vec<&str> = names.take(MAX_NAMES).collect();
+        let mut definitions: Vec<Inspection> = Vec::new();
+        let mut further: Vec<String> = Vec::new();
+        for name in &names {
             stop.check()?;
             // What no definition is called is searched for.
-            if let Ok(found) = inspect(
-                cx,
-                &name.replacen("::", "#", usize::from(is_path(name))),
-                stop,
-            ) {
-                let further: Vec<String> = found.ambiguous.iter().take(3).cloned().collect();
-                self.add(cx, &found, stop);
-                for other in further {
-                    if let Ok(found) = inspect(cx, &other, stop) {
-                        self.add(cx, &found, stop);
-                    }
-                }
+            let name = name.replacen("::", "#", usize::from(is_path(name)));
+            if let Ok(found) = inspect(cx, &name, stop) {
+                further.extend(found.ambiguous.iter().take(MAX_NAMESAKES).cloned());
+                definitions.push(found);
+            }
+        }
+        // Of several names each says where the others are meant; of one alone all that are called so may be.
+        let files: HashSet<String> = definitions.iter().map(|found| found.path.clone()).collect();
+        for other in further {
+            if let Ok(found) = inspect(cx, &other, stop)
+                && (names.len() == 1 || files.contains(&found.path))
+            {
+                definitions.push(found);
+            }
+        }
+        for found in &definitions {
+            let is_around = |other: &&Inspection| is_inside(&other.src, &found.src);
+            match definitions.iter().any(|other| is_around(&other)) {
+                // Its parts that were asked for are shown whole.
+                true => self.add_head(found),
+                false => self.add(cx, found, stop),
             }
         }
         Ok(())
+    }
+
+    /// Adds the first lines of a definition.
+    fn add_head(&mut self, found: &Inspection) {
+        let head: String = found
+            .text
+            .split_inclusive('\n')
+            .take(MAX_HEAD_LINES)
+            .collect();
+        let text = format!("{}\n… all of it: {}\n", head.trim_end(), found.src);
+        self.add_block(&title_of(found), &found.src, &text, "");
     }
 
     fn add_searched(&mut self, cx: &Cx, query: &str, stop: &CancelToken) -> Result<()> {
@@ -165,14 +192,14 @@ impl Found {
 
     /// Adds a whole definition and the lines that call it.
     fn add(&mut self, cx: &Cx, found: &Inspection, stop: &CancelToken) {
-        let symbol = found.symbol.as_deref().unwrap_or_default();
-        let title = match symbol.is_empty() {
-            true => found.src.clone(),
-            false => format!("{}::{symbol}", found.path),
-        };
-        if self.known.contains(&found.src) {
+        if self
+            .known
+            .iter()
+            .any(|known| known == &found.src || is_inside(&found.src, known))
+        {
             return;
         }
+        let symbol = found.symbol.as_deref().unwrap_or_default();
         let id = format!("{}#{symbol}", found.path);
         let index: &Index = cx.app().index();
         let uses = index.where_used(&cx.files().roots, &id, 1, stop);
@@ -189,7 +216,7 @@ impl Found {
         }
         let mut text = found.text.trim_end().to_owned();
         text.push('\n');
-        self.add_block(&title, &found.src, &text, &callers);
+        self.add_block(&title_of(found), &found.src, &text, &callers);
     }
 
     fn add_block(&mut self, title: &str, src: &str, text: &str, callers: &str) {
@@ -233,6 +260,27 @@ impl Found {
     }
 }
 
+fn title_of(found: &Inspection) -> String {
+    match found.symbol.as_deref() {
+        None | Some("") => found.src.clone(),
+        Some(symbol) => format!("{}::{symbol}", found.path),
+    }
+}
+
+/// Whether a place `path#L10-L20` is part of another one.
+fn is_inside(part: &str, whole: &str) -> bool {
+    fn lines(src: &str) -> Option<(&str, usize, usize)> {
+        let (path, lines) = src.rsplit_once("#L")?;
+        let (first, last) = lines.split_once("-L").unwrap_or((lines, lines));
+        Some((path, first.parse().ok()?, last.parse().ok()?))
+    }
+    let (Some(part), Some(whole)) = (lines(part), lines(whole)) else {
+        return false;
+    };
+    let is_smaller = part.2 - part.1.min(part.2) < whole.2 - whole.1.min(whole.2);
+    part.0 == whole.0 && is_smaller && part.1 >= whole.1 && part.2 <= whole.2
+}
+
 /// Whether a name begins with a path.
 fn is_path(name: &str) -> bool {
     let file = name.split("::").next().unwrap_or_default();
@@ -243,4 +291,25 @@ fn inspect(cx: &Cx, name: &str, stop: &CancelToken) -> llmc_index::Result<Inspec
     cx.app()
         .index()
         .inspect(&cx.files().roots, name, usize::MAX, stop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_smaller_and_in_the_same_file() {
+        for (part, whole, inside) in [
+            ("a.py#L12-L14", "a.py#L10-L20", true),
+            ("a.py#L10-L14", "a.py#L10-L20", true),
+            ("a.py#L10-L20", "a.py#L10-L20", false),
+            ("a.py#L10-L20", "a.py#L12-L14", false),
+            ("a.py#L19-L21", "a.py#L10-L20", false),
+            ("b.py#L12-L14", "a.py#L10-L20", false),
+            ("a.py#L12", "a.py#L10-L20", true),
+            ("a.py", "a.py#L10-L20", false),
+        ] {
+            assert_eq!(is_inside(part, whole), inside, "{part} {whole}");
+        }
+    }
 }
