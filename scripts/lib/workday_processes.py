@@ -210,11 +210,11 @@ u touch go; @UNTIL test -s out; cat out
 == ssh-agent
 ? need ssh-agent ssh-add ssh-keygen
 ? expect alike
-? loose agent.sock
-$ ssh-agent -a agent.sock >agent.log
-$ ssh-keygen -q -t ed25519 -N '' -f k -C mine && SSH_AUTH_SOCK=agent.sock ssh-add -q k && SSH_AUTH_SOCK=agent.sock ssh-add -l | grep -o mine && rm k k.pub
+? loose agent.sh
+$ ssh-agent -s >agent.sh
+$ . ./agent.sh >/dev/null; ssh-keygen -q -t ed25519 -N '' -f k -C mine && ssh-add -q k && ssh-add -l | grep -o mine && rm k k.pub
 = mine
-$ kill $(grep -o 'pid [0-9]*' agent.log | cut -d' ' -f2)
+$ . ./agent.sh >/dev/null; ssh-agent -k >/dev/null
 
 == background and wait
 ? expect alike

@@ -56,10 +56,10 @@ OUTSIDE = "outside the allowed roots"
 # What a program or the server keeps for itself: no user looks for it there.
 NOT_COMPARED = re.compile(
     r"(?:^|/)\.llmc(?:/|$)|^home/\.cargo/(?!bin(?:/|$))|^home/(?:\.cache|\.npm|\.local/state|\.rustup|\.java|\.psql_history"
-    r"|\.sqlite_history|\.lesshst|\.wget-hsts|\.python_history|go/pkg|\.m2|\.gradle)(?:/|$)"
+    r"|\.sqlite_history|\.lesshst|\.wget-hsts|\.python_history|go/pkg|\.m2|\.gradle|\.config/procps)(?:/|$)"
 )
 # Folders that such things are in: what else they hold is compared, but not that they are there.
-NOT_LISTED = ("home/.local", "home/.cargo", "home/go")
+NOT_LISTED = ("home/.local", "home/.cargo", "home/.config", "home/go")
 # Of these only the existence is compared: their bytes hold times, process numbers and paths.
 LOOSE = re.compile(
     r"/(?:\.git|__pycache__|\.venv|target|node_modules|\.pytest_cache)$|\.(?:pid|log|sock|pyc|jar|class|whl)$|\.s\.PGSQL[^/]*$"

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::settings::{CacheMode, Profile, Settings};
 
 /// Places that hold credentials or reach programs of the user's session, hidden from commands unless the operator says
-/// otherwise (`mcp.exec.hidden`). `~/` is the home directory; `*` at the end of a name stands for any ending; [`OTHER_HOMES`]
+/// otherwise (`mcp.exec.hidden`). `~/` is the home directory; `*` at the end of a name stands for any ending; `OTHER_HOMES`
 /// for the homes of other users.
 ///
 /// A place whose file also holds settings that tool chains need (`~/.npmrc`, `~/.cargo/config.toml`) is shown without its

@@ -137,14 +137,6 @@ impl Runner {
     /// # Errors
     /// [`Error::IsolationRequired`] if the settings demand more than the kernel gives; a root that is not there.
     pub fn open(settings: Settings) -> Result<Runner> {
-        Runner::open_with(settings, Arc::default())
-    }
-
-    /// As [`Runner::open`], for sessions that may have begun with another runner.
-    ///
-    /// # Errors
-    /// As [`Runner::open`].
-    pub fn open_with(settings: Settings, sessions: Arc<Sessions>) -> Result<Runner> {
         let mut settings = settings;
         settings.shared_caches = shared_folders(&settings);
         for list in [
@@ -186,7 +178,7 @@ impl Runner {
             has_view: true,
             cgroups: Cgroups::find(),
             brokers: Mutex::default(),
-            sessions,
+            sessions: Arc::default(),
             views: AtomicUsize::new(0),
         };
         match runner.settings.confinement {

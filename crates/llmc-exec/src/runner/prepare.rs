@@ -113,7 +113,7 @@ impl Runner {
             // Where it lies below a folder of which runs have their own.
             let home = settings.home.iter();
             places
-                .read
+                .around
                 .extend(os(home.filter_map(|home| std::fs::canonicalize(home).ok())));
         }
         let (kinds, sockets) = self.sockets();
