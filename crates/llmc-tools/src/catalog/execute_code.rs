@@ -21,7 +21,7 @@ pub(super) struct Args {
     session: Option<String>,
     timeout: Option<f64>,
     #[expect(dead_code, reason = "the call path reads it")]
-    #[schemars(extend("x-help" = "of the answer; default: the budget", "x-unlisted" = true))]
+    #[schemars(extend("x-help" = "of the answer; default: the budget"))]
     max_tokens: Option<AtLeast<1, 1>>,
 }
 

@@ -20,7 +20,6 @@ pub(super) struct RepoRead;
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
     path: String,
-    /// default 65536
     #[schemars(extend("x-help" = "bytes"))]
     max_bytes: Option<Count<65_536, 1, { llmc_host::MAX_ANSWER_BYTES as i64 }>>,
 }
