@@ -24,7 +24,7 @@ fn run(client: &mut McpClient, line: &str) -> String {
 
 fn has_mounts(client: &mut McpClient) -> bool {
     let health = client.json("health", json!({}));
-    health["confinement"].to_string().contains("mountns")
+    health["confinement"].to_string().contains("mntns")
 }
 
 #[test]
