@@ -56,7 +56,7 @@ OUTSIDE = "outside the allowed roots"
 # What a program or the server keeps for itself: no user looks for it there.
 NOT_COMPARED = re.compile(
     r"(?:^|/)\.llmc(?:/|$)|^home/\.cargo/(?!bin(?:/|$))|^home/(?:\.cache|\.npm|\.local/state|\.rustup|\.java|\.psql_history"
-    r"|\.sqlite_history|\.lesshst|\.wget-hsts|\.python_history|go/pkg|\.m2|\.gradle|\.config/procps)(?:/|$)"
+    r"|\.bash_history|\.sqlite_history|\.lesshst|\.wget-hsts|\.python_history|go/pkg|\.m2|\.gradle|\.config/procps)(?:/|$)"
 )
 # Folders that such things are in: what else they hold is compared, but not that they are there.
 NOT_LISTED = ("home/.local", "home/.cargo", "home/.config", "home/go")
