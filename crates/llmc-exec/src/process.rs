@@ -133,6 +133,8 @@ struct State {
     touched: Instant,
     /// How the program ended, if processes that it has started go on.
     left_by: Option<ProcessEnd>,
+    /// Whether a caller has been told so.
+    left_is_told: bool,
     ending: Option<ProcessEnd>,
 }
 
@@ -201,6 +203,7 @@ impl Runner {
                 last: now,
                 touched: now,
                 left_by: None,
+                left_is_told: false,
                 ending: None,
             }),
             changed: Condvar::new(),
@@ -400,6 +403,18 @@ impl Process {
     pub fn wait_end(&self, timeout: Duration) -> Option<ProcessEnd> {
         self.shared.lock().touched = Instant::now();
         self.watch_end(timeout)
+    }
+
+    /// As [`Process::wait_end`], but until the first caller learns that the program has ended, what it has started may go on:
+    /// that end is returned once, however early it came. Later callers wait for what is left.
+    pub fn wait_untold(&self, timeout: Duration) -> Option<ProcessEnd> {
+        if self.shared.lock().left_is_told {
+            return self.wait_end(timeout);
+        }
+        let end = self.wait_command(timeout)?;
+        let mut state = self.shared.lock();
+        state.left_is_told = true;
+        Some(state.ending.clone().unwrap_or(end))
     }
 
     /// As [`Process::wait_end`], but waits for the program alone: what it has started may go on.

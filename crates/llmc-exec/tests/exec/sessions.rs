@@ -12,6 +12,10 @@ use crate::world::{World, text};
 pub(crate) fn list(add: &mut dyn FnMut(&'static str, fn())) {
     add("runs_of_a_session_see_and_signal_each_other", shared);
     add("what_a_command_leaves_goes_on_and_is_read", left);
+    add(
+        "a_program_that_ended_before_anybody_waited_has_ended",
+        left_early,
+    );
     add("the_end_of_a_run_ends_what_is_below_it_alone", ended_alone);
     add("a_run_without_its_first_process_leaves_nothing", orphaned);
     add("the_end_of_a_session_ends_all_of_it", session_end);
@@ -122,6 +126,27 @@ fn shared() {
         sh(&world, &runner, "s", "cat /tmp/kept /dev/shm/kept").1,
         "x\ny\n"
     );
+}
+
+fn left_early() {
+    let world = World::new();
+    let runner = world.runner(Confinement::Auto);
+    if !has_sessions(&runner) {
+        return;
+    }
+    let process = start(&world, &runner, "s", "sleep 1000 & exit 3");
+    assert_eq!(
+        command_end(&process).and_then(ExitStatus::exit_code),
+        Some(3)
+    );
+    let first = process
+        .wait_untold(LIMIT)
+        .and_then(|end| end.status.exit_code());
+    assert_eq!(first, Some(3));
+    let next = process.wait_untold(Duration::from_millis(1));
+    assert!(next.is_none(), "what is left goes on: {next:?}");
+    process.end();
+    assert!(process.wait_untold(LIMIT).is_some());
 }
 
 fn left() {

@@ -77,18 +77,13 @@ pub(super) fn wait_for_end(
     unanswered: Option<u64>,
     cancel: &CancelToken,
 ) -> Result<Waited> {
-    let is_left = process.left_by().is_some();
     let mut printed = output_bytes();
     let mut last_output = Instant::now();
     loop {
         let now = Instant::now();
         let left = deadline.saturating_duration_since(now);
         let interval = left.min(POLL_INTERVAL);
-        let ended = match is_left {
-            true => process.wait_end(interval),
-            false => process.wait_command(interval),
-        };
-        if let Some(end) = ended {
+        if let Some(end) = process.wait_untold(interval) {
             return Ok(match process.ending() {
                 Some(end) => Waited::Ended(end),
                 None => Waited::Left(end),
