@@ -284,6 +284,11 @@ $ git add -A && git commit -m fresh
 $ rm -rf .git && git init -q && git add -A && git commit -m again
 $ git log --oneline && git commit --allow-empty -m second
 
+== .git removed, and made again in a later call
+$ rm -rf .git
+$ git init -q
+$ git add -A && git commit -m fresh
+
 == clean -ffdx removes a nested repository
 < start; printf 'junk/\n' >.git/info/exclude; start junk/inner; start other
 $ git clean -ffdxq && ls -A && git commit --allow-empty -m after

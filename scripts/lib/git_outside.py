@@ -29,7 +29,9 @@ def state(places, environment):
             for name in list(folders):
                 path = os.path.join(folder, name)
                 if name == ".git":
-                    works.append(folder)
+                    # With nothing but a server's state it is no repository to git.
+                    if os.listdir(path) != ["llmc"]:
+                        works.append(folder)
                 elif name.endswith(".git") and os.path.isfile(os.path.join(path, "HEAD")):
                     bares.append(path)
                 elif os.path.islink(path):

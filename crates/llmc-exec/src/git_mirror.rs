@@ -138,7 +138,7 @@ impl Mirrors {
             lock(&self.known).retain(|_, known| !Arc::ptr_eq(known, mirror));
             return mirror.take_report();
         }
-        if (self.take_dirty(mirror) || mirror.is_suspended())
+        if (self.take_dirty(mirror) || mirror.has_unfinished())
             && let Err(error) = mirror.sync(&self.events, Moment::AtEnd)
         {
             mirror.note_failure(&error);
@@ -216,7 +216,9 @@ impl Mirror {
         }
         let name = std::os::unix::ffi::OsStrExt::as_bytes(git_dir.as_os_str());
         write_own_file(&dir.join(GIT_DIR_FILE), name)?;
+        let is_emptied = make_emptied(git_dir)?;
         let mirror = Mirror::open(git_dir, dir, allowed)?;
+        lock(&mirror.state).is_emptied = is_emptied;
         // Git may not write a directory that its user cannot.
         rfs::accessat(CWD, git_dir, rfs::Access::WRITE_OK, rfs::AtFlags::EACCESS)?;
         Ok(mirror)
@@ -308,8 +310,9 @@ impl Mirror {
         lock(&self.direct).contains(&id)
     }
 
-    fn is_suspended(&self) -> bool {
-        lock(&self.state).is_suspended()
+    /// Whether the end of a run has something to do even if nothing changed since the last comparison.
+    fn has_unfinished(&self) -> bool {
+        lock(&self.state).has_unfinished()
     }
 
     fn note_failure(&self, error: &io::Error) {
@@ -351,6 +354,20 @@ impl Drop for Mirrors {
             recovery::remove(&own.path);
         }
     }
+}
+
+/// Makes what is mounted in a git directory of which a command has left nothing but the server's state, so that the next one can
+/// make a repository there. Whether it was one; without a repository it is emptied again at the end of the run.
+fn make_emptied(git_dir: &Path) -> io::Result<bool> {
+    let top = open_dir(git_dir, OFlags::RDONLY)?;
+    let has = |name: &str| side::entry_at(&top, name.as_ref()).is_some();
+    if has("HEAD") || has("objects") || !has(GIT_STATE_DIR) {
+        return Ok(false);
+    }
+    for name in ["objects", "refs", "logs"] {
+        rfs::mkdirat(&top, name, Mode::from_raw_mode(0o777))?;
+    }
+    Ok(true)
 }
 
 /// Whether the user has hooks, beside the samples that git puts into every repository.

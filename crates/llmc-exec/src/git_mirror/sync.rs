@@ -44,6 +44,8 @@ pub(super) struct State {
     /// Judged files that commands made and the user has not changed since. A file is seen while it is being written, so its
     /// later versions are judged as new ones.
     pub(super) made: BTreeSet<PathBuf>,
+    /// Whether a command removed the repository, of which empty directories stay while it runs.
+    pub(super) is_emptied: bool,
     /// Whether a comparison was put off to the end of the run.
     pub(super) is_suspended: bool,
     pub(super) report: SyncReport,
@@ -73,8 +75,8 @@ impl State {
         self.skipped = skipped;
     }
 
-    pub(super) fn is_suspended(&self) -> bool {
-        self.is_suspended
+    pub(super) fn has_unfinished(&self) -> bool {
+        self.is_suspended || self.is_emptied
     }
 
     pub(super) fn take_report(&mut self) -> SyncReport {
@@ -216,8 +218,13 @@ impl Sync<'_> {
                 return Ok(());
             }
             if self.is_removed(&copy) {
-                return self.remove_repository();
+                self.remove_repository()?;
+                self.remove_emptied(&copy);
+                return Ok(());
             }
+        }
+        if moment == Moment::AtEnd {
+            self.remove_emptied(&copy);
         }
         self.state.is_suspended = false;
         self.show_locks();

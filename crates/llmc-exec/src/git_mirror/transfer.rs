@@ -189,10 +189,16 @@ pub(super) fn remove(side: &Side, path: &Path, entry: Entry) -> Result<(), Errno
 
 /// Deletes all that is in a directory, which itself stays.
 pub(super) fn empty(dir: &OwnedFd) -> Result<(), Errno> {
+    empty_but(dir, &[])
+}
+
+/// Deletes all that is in a directory but these names.
+pub(super) fn empty_but(dir: &OwnedFd, kept: &[&str]) -> Result<(), Errno> {
     let entries: Vec<_> = Dir::read_from(dir)?.flatten().collect();
     for entry in entries {
         let name = entry.file_name();
-        if name == c"." || name == c".." {
+        let is_kept = kept.iter().any(|kept| name.to_bytes() == kept.as_bytes());
+        if name == c"." || name == c".." || is_kept {
             continue;
         }
         let status = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;

@@ -75,7 +75,7 @@ pub(crate) fn id(entry: &Value) -> String {
     entry["entry"].as_str().unwrap().to_owned()
 }
 
-fn git(workspace: &TestWorkspace, args: &[&str]) -> String {
+pub(crate) fn git(workspace: &TestWorkspace, args: &[&str]) -> String {
     let mut command = workspace.command_of("git");
     command
         .args(["-c", "user.name=A", "-c", "user.email=a@example.com"])

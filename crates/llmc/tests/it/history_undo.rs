@@ -3,7 +3,7 @@
 use llmc_testkit::McpClient;
 use serde_json::{Value, json};
 
-use crate::history::{FIXTURE, calls, id, state};
+use crate::history::{FIXTURE, calls, git, id, state};
 use crate::{classic, workspace};
 
 #[test]
@@ -42,6 +42,29 @@ fn newer_content_is_kept_and_reported() {
     workspace.write("a.txt", "newer\n");
     client.assert_code("undo", json!({}), "CONFLICT");
     assert_eq!(workspace.read("a.txt"), "newer\n");
+}
+
+#[test]
+fn the_history_outlives_the_repository_that_it_lies_in() {
+    let workspace = workspace(FIXTURE);
+    let init = "rm -rf .git && git init -q && ls .git";
+    git(&workspace, &["init", "-q"]);
+    let mut client = classic(&workspace);
+    client.text(
+        "linux_fs_write",
+        json!({"path": "b.txt", "content": "two\n"}),
+    );
+    let entry = id(&calls(&workspace)[0]);
+    let listed = client.text("run_cmd", json!({"command": init}));
+    assert!(listed.contains("HEAD"), "{listed}");
+    client.text("run_cmd", json!({"command": "rm -rf .git"}));
+    assert!(!workspace.path(".git/HEAD").exists());
+    client.text("undo", json!({"entry": entry}));
+    assert!(!workspace.path("b.txt").exists() || workspace.read("b.txt") != "two\n");
+    drop(client);
+    let mut client = classic(&workspace);
+    let history = client.text("history", json!({}));
+    assert!(history.contains(&entry), "{history}");
 }
 
 #[test]
