@@ -296,9 +296,15 @@ impl Sections {
         }
         let room = self.left / (later + 1).min(3);
         let count = thousands(list.len() as u64);
-        let row = names(list, room);
+        let head = common_head(list);
+        let tails: Vec<&str> = list.iter().map(|name| &name[head.len()..]).collect();
+        let row = names(&tails, room);
         let is_cut = row == count || row.ends_with(" more");
-        let line = format!("{title} ({count}): {row}\n");
+        let place = match head {
+            "" => String::new(),
+            head => format!(" in {}", head.trim_end_matches([':', ' '])),
+        };
+        let line = format!("{title} ({count}){place}: {row}\n");
         self.left = self.left.saturating_sub(cost(&line));
         self.body.push_str(&line);
         self.total += list.len() as u64;
@@ -316,6 +322,27 @@ impl Sections {
             shown: self.shown,
             ..Condensed::default()
         }
+    }
+}
+
+/// What several names of tests begin with, up to the name of the test: a file, a module or a package.
+fn common_head<'a>(names: &[&'a str]) -> &'a str {
+    let head_of = |name: &'a str| {
+        let module = name.rfind("::").map(|at| at + 2);
+        // Go's names begin with a package.
+        let package = name.find(' ').filter(|at| name[..*at].contains(['/', '.']));
+        &name[..module.or(package.map(|at| at + 1)).unwrap_or(0)]
+    };
+    match names {
+        [first, others @ ..] if !others.is_empty() => {
+            let head = head_of(first);
+            let is_same = |name: &&&str| name.len() > head.len() && name.starts_with(head);
+            match others.iter().all(|name| is_same(&name)) {
+                true => head,
+                false => "",
+            }
+        }
+        _ => "",
     }
 }
 
@@ -350,6 +377,13 @@ fn render_tests(tests: &TestRunDiff, tokens: usize) -> Condensed {
     ] {
         sections.failures(title, list, 2);
     }
+    // With nothing about them, the names are all there is.
+    let (mut unproved, mut passing, mut not_run) = (ids(&tests.new), Vec::new(), Vec::new());
+    if let Some(found) = &tests.new_at_base {
+        unproved.clear();
+        sections.failures("new, failing without the change", &found.failing, 2);
+        (passing, not_run) = (ids(&found.passing), ids(&found.not_run));
+    }
     for (title, list) in [
         ("newly passing", ids(&tests.newly_passing)),
         (
@@ -365,11 +399,13 @@ fn render_tests(tests: &TestRunDiff, tokens: usize) -> Condensed {
             "flaky, differ between two runs of the same side",
             ids(&tests.flaky),
         ),
-        ("new tests", ids(&tests.new)),
+        ("new tests", unproved),
+        ("new, passing without the change", passing),
+        ("new, not run without the change", not_run),
     ] {
         sections.names(title, &list, 1);
     }
-    if tests.is_empty() && tests.failing_in_both.is_empty() {
+    if tests.is_empty() && tests.failing_in_both.is_empty() && tests.new.is_empty() {
         sections.body.push_str("no test changed its result\n");
     }
     sections.finish()

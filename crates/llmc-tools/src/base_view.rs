@@ -22,6 +22,7 @@ use crate::cx::Cx;
 use crate::environment_folders::EnvironmentFolders;
 use crate::error::{Error, ErrorKind, Result};
 use crate::history_keeper::{check_reader, viewer_of};
+use crate::shell::is_test_path;
 
 /// Files that a base may differ in.
 const MAX_SHOWN_FILES: usize = 20_000;
@@ -31,6 +32,8 @@ const MAX_WALKED_FILES: usize = 200_000;
 const MAX_SHOWN_BYTES: u64 = 64 << 20;
 /// Entries of a new folder that are looked at before it is hidden as a whole.
 const MAX_FOLDER_ENTRIES: usize = 10_000;
+/// A longer source is shown without the tests of now.
+const MAX_SPLICED_BYTES: usize = 4 << 20;
 /// Contents that are in memory at the same time.
 const BATCH_BYTES: u64 = 16 << 20;
 /// How git-lfs begins what it puts in place of a file.
@@ -160,7 +163,7 @@ impl<'a> BaseView<'a> {
         names
     }
 
-    /// Puts the view over what is there, except for paths that are to stay as they are now. Returns what a reader should know
+    /// Puts the view over what is there, except for tests that are to stay as they are now. Returns what a reader should know
     /// beside [`BaseView::notes`].
     ///
     /// # Errors
@@ -168,14 +171,14 @@ impl<'a> BaseView<'a> {
     pub(crate) fn fill(
         &self,
         layer: &BaseLayer<'_>,
-        stays: fn(&[u8]) -> bool,
+        sources: BaseSources<'_>,
         stop: &CancelToken,
     ) -> Result<Vec<String>> {
         let place = BasePlace {
             layer,
             dir: &self.dir,
             base: &self.name,
-            stays,
+            sources,
         };
         match &self.source {
             BaseSource::Commit(commit) => commit.fill(&place, stop),
@@ -193,11 +196,37 @@ struct BasePlace<'a> {
     dir: &'a Path,
     /// What the base is called.
     base: &'a str,
-    /// Which paths are shown as they are now.
-    stays: fn(&[u8]) -> bool,
+    sources: BaseSources<'a>,
+}
+
+/// What of a base is shown.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum BaseSources<'a> {
+    All,
+    /// Files of tests, and tests in Rust sources, are as they are now.
+    WithTestsOf(&'a Roots),
 }
 
 impl BasePlace<'_> {
+    /// Whether a path is shown as it is now.
+    fn stays(&self, name: &[u8]) -> bool {
+        matches!(self.sources, BaseSources::WithTestsOf(_)) && is_test_path(name)
+    }
+
+    /// A source of the base with its tests as they are now; none where it is shown as it was.
+    fn with_tests_now(&self, name: &[u8], old: &[u8], stop: &CancelToken) -> Option<Vec<u8>> {
+        let BaseSources::WithTestsOf(roots) = self.sources else {
+            return None;
+        };
+        if !name.ends_with(b".rs") {
+            return None;
+        }
+        let path = roots.display_absolute(&self.path(name));
+        let now = roots.open_file(&path).ok()?;
+        let now = now.read_all(MAX_SPLICED_BYTES, stop).ok()?;
+        with_inline_tests(old, &now)
+    }
+
     fn path(&self, name: &[u8]) -> PathBuf {
         self.dir.join(OsStr::from_bytes(name))
     }
@@ -228,7 +257,7 @@ fn fill_past(
     let mut covered: HashSet<&[u8]> = HashSet::new();
     for PastState { path, state } in states {
         stop.check()?;
-        if (place.stays)(path) || folders(path).any(|folder| covered.contains(folder)) {
+        if place.stays(path) || folders(path).any(|folder| covered.contains(folder)) {
             continue;
         }
         let shown = place.path(path);
@@ -344,7 +373,7 @@ impl CommitBase<'_> {
             let wanted: Vec<&Committed> = batch.iter().map(|(_, was)| was).collect();
             let contents = self.tree.contents(&wanted, stop).map_err(for_base)?;
             for (name, was) in batch {
-                if (place.stays)(name) {
+                if place.stays(name) {
                     continue;
                 }
                 let Some(content) = contents.get(&was.id) else {
@@ -357,18 +386,41 @@ impl CommitBase<'_> {
                         pointers += 1;
                         Ok(())
                     }
-                    kind => layer.show_file(&path, content, kind == CommittedKind::Executable),
+                    kind => {
+                        let spliced = place.with_tests_now(name, content, stop);
+                        let content = spliced.as_deref().unwrap_or(content);
+                        layer.show_file(&path, content, kind == CommittedKind::Executable)
+                    }
                 };
                 made.map_err(|error| place.unfilled(&error))?;
             }
         }
-        for name in self.hidden.iter().filter(|name| !(place.stays)(name)) {
+        for name in self.hidden.iter().filter(|name| !place.stays(name)) {
             let hidden = layer.hide(&place.path(name));
             hidden.map_err(|error| place.unfilled(&error))?;
         }
         let note = format!("{pointers} files that git-lfs keeps elsewhere are as they are now");
         Ok((pointers > 0).then_some(note).into_iter().collect())
     }
+}
+
+/// A Rust source with the tests at its end, `#[cfg(test)] mod … { … }`, of another version of it.
+fn with_inline_tests(old: &[u8], now: &[u8]) -> Option<Vec<u8>> {
+    let tests = &now[inline_tests_start(now)?..];
+    let code = &old[..inline_tests_start(old).unwrap_or(old.len())];
+    Some([code, tests].concat())
+}
+
+/// Where the module of tests begins that ends a source.
+fn inline_tests_start(source: &[u8]) -> Option<usize> {
+    const MARK: &[u8] = b"\n#[cfg(test)]\n";
+    let starts = source.windows(MARK.len()).enumerate().rev();
+    let (start, _) = starts.into_iter().find(|(_, part)| *part == MARK)?;
+    let module = &source[start + MARK.len()..];
+    let is_module = module.starts_with(b"mod ") || module.starts_with(b"pub(crate) mod ");
+    let line = module.split(|byte| *byte == b'\n').next()?;
+    (is_module && line.ends_with(b"{") && source.trim_ascii_end().ends_with(b"\n}"))
+        .then_some(start)
 }
 
 /// The directory whose repository a base is looked for in: the nearest one upwards with a repository of its own.
@@ -556,6 +608,32 @@ mod tests {
             "a\0b",
         ] {
             assert!(!is_plain(name.as_bytes()), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_rust_source_takes_the_tests_of_another_version() {
+        let spliced = |old: &str, now: &str| {
+            let text = with_inline_tests(old.as_bytes(), now.as_bytes())?;
+            Some(String::from_utf8(text).unwrap())
+        };
+        let tests = |body: &str| format!("\n#[cfg(test)]\nmod tests {{\n    {body}\n}}\n");
+        let source = |code: &str, body: &str| format!("{code}\n{}", tests(body));
+        assert_eq!(
+            spliced(&source("old", "a"), &source("new", "b")),
+            Some(source("old", "b"))
+        );
+        assert_eq!(
+            spliced("old\n", &source("new", "b")),
+            Some(source("old", "b"))
+        );
+        // Nothing that ends the source, and a module in a file of its own.
+        for now in [
+            "new\n",
+            "new\n\n#[cfg(test)]\nmod tests;\n",
+            "\n#[cfg(test)]\nfn help() {}\n\nfn more() {\n}\n",
+        ] {
+            assert_eq!(spliced("old\n", now), None, "{now:?}");
         }
     }
 

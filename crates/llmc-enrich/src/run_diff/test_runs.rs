@@ -42,8 +42,8 @@ pub struct TestRunDiff {
 /// New tests on old sources.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NewTestsAtBase {
-    /// Fail, or cannot be imported.
-    pub failing: Vec<String>,
+    /// Fail, or cannot be imported; each with what went wrong.
+    pub failing: Vec<TestFailure>,
     pub passing: Vec<String>,
     /// Were skipped, or are in files that cannot be taken over without the change.
     pub not_run: Vec<String>,
@@ -52,58 +52,51 @@ pub struct NewTestsAtBase {
 impl NewTestsAtBase {
     /// What became of each of `new` in a run on the old sources; of tests in modules that cannot be run there is no result.
     pub fn of(new: &[String], run: &TestRun) -> NewTestsAtBase {
-        let failed: HashSet<&str> = run
-            .failures
-            .iter()
-            .map(|failure| failure.id.as_str())
-            .collect();
+        let failure_of = |id: &str| {
+            let is_of = |failure: &&TestFailure| {
+                failure.id == id || is_subtest(&failure.id, id) && !id.is_empty()
+            };
+            run.failures.iter().find(is_of)
+        };
         let ran: HashSet<&str> = run.ran.iter().map(String::as_str).collect();
         let mut found = NewTestsAtBase::default();
         for id in new {
-            let list = match (failed.contains(id.as_str()), ran.contains(id.as_str())) {
-                (true, _) => &mut found.failing,
-                (false, true) => &mut found.passing,
-                (false, false) if failed.contains(module(id)) => &mut found.failing,
-                (false, false) => &mut found.not_run,
+            let failure = match ran.contains(id.as_str()) {
+                true => failure_of(id),
+                false => failure_of(id).or_else(|| failure_of(module(id))),
             };
-            list.push(id.clone());
+            match failure {
+                Some(failure) => found.failing.push(TestFailure {
+                    id: id.clone(),
+                    ..failure.clone()
+                }),
+                None if ran.contains(id.as_str()) => found.passing.push(id.clone()),
+                None => found.not_run.push(id.clone()),
+            }
         }
         found
     }
 
-    /// `3 fail`, `2 fail, 1 passes: tests/test_a.py::test_x`.
+    /// `3 fail`, `2 fail, 1 passes`.
     pub fn text(&self) -> String {
-        let mut parts = Vec::new();
         let verb = |count: usize, one: &str, many: &str| match count {
-            1 => format!("1 {one}"),
-            count => format!("{count} {many}"),
+            0 => None,
+            1 => Some(format!("1 {one}")),
+            count => Some(format!("{count} {many}")),
         };
-        if !self.failing.is_empty() {
-            parts.push(verb(self.failing.len(), "fails", "fail"));
-        }
-        if !self.passing.is_empty() {
-            let count = verb(self.passing.len(), "passes", "pass");
-            parts.push(format!("{count}: {}", listed(&self.passing)));
-        }
-        if !self.not_run.is_empty() {
-            parts.push(format!(
-                "{} not run: {}",
-                self.not_run.len(),
-                listed(&self.not_run)
-            ));
-        }
-        parts.join(", ")
+        let parts = [
+            verb(self.failing.len(), "fails", "fail"),
+            verb(self.passing.len(), "passes", "pass"),
+            verb(self.not_run.len(), "not run", "not run"),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 }
 
-/// The first names of a list.
-fn listed(names: &[String]) -> String {
-    const MAX_NAMES: usize = 5;
-    let mut text = names[..names.len().min(MAX_NAMES)].join(" ");
-    if names.len() > MAX_NAMES {
-        text.push_str(&format!(" and {} more", names.len() - MAX_NAMES));
-    }
-    text
+/// Whether a test is a part of another one, as go names it: `TestA/one` of `TestA`.
+fn is_subtest(id: &str, parent: &str) -> bool {
+    id.strip_prefix(parent)
+        .is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// The side of a comparison that ran no tests.
@@ -262,7 +255,16 @@ fn new_tests(base: Option<&TestRun>, now: Option<&TestRun>) -> Vec<String> {
         .map(|failure| failure.id.as_str())
         .collect();
     let is_new = |id: &&String| !known.contains(id.as_str()) && !broken.contains(module(id));
-    now.ran.iter().filter(is_new).cloned().collect()
+    let new: Vec<&String> = now.ran.iter().filter(is_new).collect();
+    // A test that has parts ends as they do.
+    let has_parts = |id: &&String| {
+        now.framework == Framework::Go && new.iter().any(|other| is_subtest(other, id))
+    };
+    new.iter()
+        .copied()
+        .filter(|id| !has_parts(id))
+        .cloned()
+        .collect()
 }
 
 type ByKey = BTreeMap<(String, String), Vec<TestFailure>>;

@@ -57,6 +57,50 @@ FAILED tests/test_a.py::test_new - assert 2 == 3
 ";
 
 #[test]
+fn a_test_of_go_ends_as_its_parts_do() {
+    let event = |action: &str, test: &str| {
+        format!("{{\"Action\":\"{action}\",\"Package\":\"x/y\",\"Test\":\"{test}\"}}\n")
+    };
+    let ended = |ends: &[(&str, &str)]| -> String {
+        let starts = ends.iter().map(|(_, test)| event("run", test));
+        let ends = ends.iter().map(|(action, test)| event(action, test));
+        starts.chain(ends).collect()
+    };
+    let base = ended(&[("pass", "TestOld")]);
+    let now = ended(&[
+        ("pass", "TestOld"),
+        ("pass", "TestNew/one"),
+        ("pass", "TestNew/two"),
+        ("pass", "TestNew"),
+    ]);
+    let mut diff = compared("go test -json ./...", (&base, 0), (&now, 0));
+    let RunDifference::Tests(tests) = &mut diff.found else {
+        panic!("{:?}", diff.found);
+    };
+    assert_eq!(tests.new, ["x/y TestNew/one", "x/y TestNew/two"]);
+    let failed = ended(&[
+        ("pass", "TestNew/one"),
+        ("fail", "TestNew/two"),
+        ("fail", "TestNew"),
+    ]);
+    let package = "{\"Action\":\"fail\",\"Package\":\"x/y\"}\n";
+    let without = crate::testrun::parse(&(failed + package)).unwrap();
+    let new = ["x/y TestNew", "x/y TestNew/one", "x/y TestNew/two"].map(str::to_owned);
+    let found = NewTestsAtBase::of(&new, &without);
+    assert_eq!(found.text(), "2 fail, 1 passes");
+    tests.new_at_base = Some(NewTestsAtBase::of(&tests.new, &without));
+    let text = diff.condense(1000).body;
+    assert!(
+        text.contains("\nnew: 2; without the change: 1 fails, 1 passes\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("\nnew, failing without the change (1):\n"),
+        "{text}"
+    );
+}
+
+#[test]
 fn tests_are_sorted_by_what_changed() {
     let said = text("pytest -q", (PYTEST_BASE, 1), (PYTEST_NOW, 1));
     let expected = "\
@@ -87,7 +131,7 @@ fn equal_runs_differ_in_nothing_though_their_times_do() {
     assert_eq!(
         said,
         "pytest: 2 failed, 10 passed at the base; 2 failed, 10 passed now\n\
-         failing in both (2): tests/test_a.py::test_new, tests/test_a.py::test_old\n"
+         failing in both (2) in tests/test_a.py: test_new, test_old\n"
     );
     let passed = "===== 3 passed in 0.01s =====\n";
     assert_eq!(

@@ -24,6 +24,9 @@ use crate::render::{AnswerRoom, Render, Rendition, Rest};
 
 /// Tests and diagnostics of a kind that are listed for a program that is no script.
 const MAX_LISTED: usize = 200;
+/// Last lines of a run that are shown beside the comparison, and how long one may be.
+const TESTS_AT_BASE_LINES: usize = 5;
+const MAX_LINE_BYTES: usize = 300;
 /// Tokens of the text that a script prints.
 const SCRIPT_TOKENS: usize = 1 << 20;
 /// A command to be compared.
@@ -46,6 +49,8 @@ pub(crate) struct RunComparison {
     pub(super) base: ComparedRun,
     pub(super) now: ComparedRun,
     pub(super) diff: RunDiff,
+    /// The command on the sources of the base with the tests as they are now, where tests are not known by name.
+    pub(super) tests_at_base: Option<ComparedRun>,
     /// Whether the base's result is that of an earlier comparison.
     pub(super) is_base_kept: bool,
     pub(super) notes: Vec<String>,
@@ -103,7 +108,21 @@ impl RunComparison {
     /// How both runs ended.
     fn first_line(&self) -> String {
         let (base, now) = (self.base.ended(), self.now.ended());
-        format!("{}: {base}; now: {now}\n", self.base_name)
+        let mut text = format!("{}: {base}; now: {now}\n", self.base_name);
+        if let Some(run) = &self.tests_at_base {
+            let ended = run.ended();
+            text.push_str(&format!(
+                "the changed tests on the sources of {}: {ended}\n",
+                self.base_name
+            ));
+            if !run.status().is_success() {
+                for line in run.last_lines(TESTS_AT_BASE_LINES) {
+                    let end = line.floor_char_boundary(line.len().min(MAX_LINE_BYTES));
+                    text.push_str(&format!("  {}\n", &line[..end]));
+                }
+            }
+        }
+        text
     }
 
     fn write_whole(&self, out: &mut dyn Write) -> std::io::Result<()> {
@@ -120,6 +139,10 @@ impl RunComparison {
             base: &self.base_id,
             base_exit_code: self.base.status().shell_code(),
             exit_code: self.now.status().shell_code(),
+            tests_at_base_exit_code: self
+                .tests_at_base
+                .as_ref()
+                .and_then(|run| run.status().shell_code()),
             kind: "output",
             ..CompareDocument::default()
         };
@@ -136,7 +159,7 @@ impl RunComparison {
                 document.not_run = tests.not_run_now.clone();
                 document.new_tests = tests.new.clone();
                 if let Some(found) = &tests.new_at_base {
-                    document.new_failing_at_base = found.failing.clone();
+                    document.new_failing_at_base = ids(&found.failing);
                     document.new_passing_at_base = found.passing.clone();
                 }
                 document.flaky = tests.flaky.clone();
@@ -230,6 +253,9 @@ struct CompareDocument<'a> {
     base: &'a str,
     base_exit_code: Option<i32>,
     exit_code: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-help" = "the changed tests on the old sources, where tests have no names"))]
+    tests_at_base_exit_code: Option<i32>,
     #[schemars(extend("enum" = ["tests", "diagnostics", "output", "running"]))]
     kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -23,7 +23,7 @@ use super::line::CommandWords;
 use super::reported::{ReportedCommand, SelectedTests, is_test_path};
 use super::spool::Spool;
 use super::viewed::{NotViewed, ViewedCommand, run_on_view};
-use crate::base_view::{BaseView, repository_dir};
+use crate::base_view::{BaseSources, BaseView, repository_dir};
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
 use crate::processes::RunProgress;
@@ -139,6 +139,21 @@ impl ComparedRun {
         }
         let mut spool = self.spool.lock().unwrap_or_else(PoisonError::into_inner);
         spool.write_to(&mut out)
+    }
+
+    /// Whether the command has to be run without a report.
+    fn is_refused_by(&self, command: &ReportedCommand) -> bool {
+        command.is_refused(&self.text, self.tests.is_some(), self.status.is_success())
+    }
+
+    /// The last lines that say something.
+    pub(super) fn last_lines(&self, count: usize) -> Vec<&str> {
+        let lines: Vec<&str> = self
+            .text
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .collect();
+        lines[lines.len().saturating_sub(count)..].to_vec()
     }
 
     /// Whether it looks as if another run had what it needed.
@@ -265,6 +280,7 @@ impl Compared {
         let words = &self.words;
         let mut diff = RunDiff::of(&words.printed_by, before.finished(), now.finished());
         notes.extend(comparing.prove(&mut diff, &before, &now));
+        let tests_at_base = comparing.run_changed_tests(&diff, &before, &mut notes);
         notes.extend(way_forward(&diff, &view.name, &before, &now));
         let program = match words.printed_by.is_empty() {
             true => program_name(&words.argv),
@@ -278,6 +294,7 @@ impl Compared {
             base: before,
             now,
             diff,
+            tests_at_base,
             is_base_kept,
             notes,
         })
@@ -300,7 +317,7 @@ impl Comparing<'_> {
             });
             let before = before?;
             let now = match now {
-                Ok(Ok(now)) if !self.command.is_refused(&now.text) => now,
+                Ok(Ok(now)) if !now.is_refused_by(&self.command) => now,
                 Ok(Err(NotViewed::Tool(error))) => return Err(error),
                 _ => self.run(Side::Now, None)?,
             };
@@ -353,7 +370,7 @@ impl Comparing<'_> {
         selected: Option<&SelectedTests>,
     ) -> std::result::Result<ComparedRun, NotViewed> {
         let run = self.run_once(side, selected)?;
-        if !self.command.is_refused(&run.text) {
+        if !run.is_refused_by(&self.command) {
             return Ok(run);
         }
         self.command = self.command.without_report();
@@ -374,8 +391,12 @@ impl Comparing<'_> {
         self.place
             .run(&self.command, selected, name, |layer| match side {
                 Side::Now => Ok(Vec::new()),
-                Side::Base => self.view.fill(layer, |_| false, cancel),
-                Side::BaseWithNewTests => self.view.fill(layer, is_test_path, cancel),
+                Side::Base => self.view.fill(layer, BaseSources::All, cancel),
+                Side::BaseWithNewTests => {
+                    let roots = &self.place.cx.files().roots;
+                    self.view
+                        .fill(layer, BaseSources::WithTestsOf(roots), cancel)
+                }
             })
     }
 
@@ -418,6 +439,42 @@ impl Comparing<'_> {
             ),
         }
         notes
+    }
+
+    /// Runs a command whose tests are not known by name on the sources of the base with the tests as they are now, if those
+    /// differ: it has to fail there if they prove the change.
+    fn run_changed_tests(
+        &mut self,
+        diff: &RunDiff,
+        before: &ComparedRun,
+        notes: &mut Vec<String>,
+    ) -> Option<ComparedRun> {
+        let is_unnamed = matches!(diff.found, RunDifference::Output(_));
+        let changed = self.view.changed();
+        let is_test = |path: &String| is_test_path(path.as_bytes());
+        if !is_unnamed || !changed.iter().any(is_test) || changed.iter().all(is_test) {
+            return None;
+        }
+        if before.took > MAX_WHOLE_NEW {
+            notes.push(
+                "the changed tests were not run on the old sources: the command takes long"
+                    .to_owned(),
+            );
+            return None;
+        }
+        self.place
+            .progress
+            .step("running the changed tests on the sources of the base");
+        match self.run(Side::BaseWithNewTests, None) {
+            Ok(run) => Some(run),
+            Err(error) => {
+                notes.push(format!(
+                    "the changed tests were not run on the old sources: {}",
+                    error.message
+                ));
+                None
+            }
+        }
     }
 
     /// Which of these tests, which failed on a side, pass there when they are run once more.

@@ -84,6 +84,7 @@ impl ReportedCommand {
     pub(super) fn without_report(&self) -> ReportedCommand {
         ReportedCommand {
             asks: false,
+            words: self.given.clone(),
             ..self.clone()
         }
     }
@@ -93,9 +94,10 @@ impl ReportedCommand {
         matches!(self.runner, ReportingRunner::Cargo | ReportingRunner::Go)
     }
 
-    /// Whether the runner refused the options.
-    pub(super) fn is_refused(&self, text: &str) -> bool {
-        self.asks && text.contains("unrecognized arguments: --junit-xml")
+    /// Whether the runner refused the options, or a program under test tripped over them: tests may read the command line.
+    pub(super) fn is_refused(&self, text: &str, has_report: bool, is_success: bool) -> bool {
+        let is_lost = self.words != self.given && !has_report && !is_success;
+        self.asks && (is_lost || text.contains("unrecognized arguments: --junit-xml"))
     }
 
     /// Variables that ask for the report.

@@ -64,9 +64,10 @@ fn new_tests_are_named_and_fail_without_the_change() {
     let text = pytest(&mut client);
     for line in [
         "\npytest: 1 failed, 1 passed at the base; 4 passed now\n",
-        "\nnew: 2; without the change: 1 fails, 1 passes: tests/test_more.py::test_add_more\n",
+        "\nnew: 2; without the change: 1 fails, 1 passes\n",
         "\nnewly passing (1): tests/test_calc.py::test_sub\n",
-        "\nnew tests (2): tests/test_more.py::test_sub_more, tests/test_more.py::test_add_more\n",
+        "\nnew, failing without the change (1):\ntests/test_more.py::test_sub_more",
+        "\nnew, passing without the change (1): tests/test_more.py::test_add_more\n",
     ] {
         assert!(text.contains(line), "{line:?} in {text}");
     }
@@ -76,6 +77,42 @@ fn new_tests_are_named_and_fail_without_the_change() {
         text.starts_with("tests/test_more.py::test_sub_more"),
         "{text}"
     );
+}
+
+#[test]
+fn changed_tests_of_an_unknown_runner_run_on_the_old_sources() {
+    let workspace =
+        repository("//- tool.sh\necho old\n//- tests/check.sh\nsh tool.sh | grep -q .\n");
+    if !has_views(&workspace) {
+        return;
+    }
+    workspace.write("tool.sh", "echo new\n");
+    workspace.write("tests/check.sh", "echo checking; sh tool.sh | grep new\n");
+    let mut client = classic(&workspace);
+    let text = client.text("run_compare", json!({"command": "sh tests/check.sh"}));
+    let first = text.lines().find(|line| line.starts_with("HEAD")).unwrap();
+    assert!(first.ends_with(": exit 0; now: exit 0"), "{text}");
+    assert!(
+        text.contains("\nthe changed tests on the sources of HEAD"),
+        "{text}"
+    );
+    assert!(text.contains("): exit 1\n  checking\n"), "{text}");
+}
+
+#[test]
+fn a_test_that_trips_over_the_report_is_run_without_one() {
+    // Stands for a runner that hands its own arguments to the tests.
+    let workspace = repository(
+        "//- jest\n#!/bin/sh\n[ $# = 0 ] || { echo \"error: unknown option $1\"; exit 1; }\n\
+         echo 'Tests:       2 passed, 2 total'\n",
+    );
+    if !has_views(&workspace) {
+        return;
+    }
+    let mut client = classic(&workspace);
+    let text = client.text("run_compare", json!({"command": "sh ./jest"}));
+    assert!(!text.contains("unknown option"), "{text}");
+    assert!(text.contains(": exit 0; now: exit 0"), "{text}");
 }
 
 #[test]
