@@ -4,6 +4,8 @@
 //! changed next is mostly another part of it.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::path::Path;
 
 use llmc_envelope::receipt::Receipt;
 use llmc_host::CancelToken;
@@ -64,8 +66,17 @@ impl Tool for Look {
         cx.blocking(move |cx, stop| {
             rag::await_index(cx, stop)?;
             let mut found = Found::new(budget);
-            found.add_names(cx, &args.query, stop)?;
-            found.add_searched(cx, &args.query, stop)?;
+            let added = found
+                .add_names(cx, &args.query, stop)
+                .and_then(|()| found.add_searched(cx, &args.query, stop));
+            match added {
+                // What was found in time is worth more than an error.
+                Err(error) if error.kind == ErrorKind::TimedOut && !found.text.is_empty() => {
+                    found.is_cut_short = true;
+                }
+                Err(error) => return Err(error.hint("ask for fewer words or names")),
+                Ok(()) => {}
+            }
             found.finish(&args.query)
         })
         .await
@@ -89,6 +100,9 @@ struct Found {
     known: HashSet<String>,
     /// Places that did not fit.
     unshown: Vec<String>,
+    /// Names that no definition has.
+    unknown: Vec<String>,
+    is_cut_short: bool,
 }
 
 impl Found {
@@ -98,6 +112,8 @@ impl Found {
             left: budget,
             known: HashSet::new(),
             unshown: Vec::new(),
+            unknown: Vec::new(),
+            is_cut_short: false,
         }
     }
 
@@ -123,10 +139,12 @@ impl Found {
         for name in &names {
             stop.check()?;
             // What no definition is called is searched for.
-            let name = name.replacen("::", "#", usize::from(is_path(name)));
-            if let Ok(found) = inspect(cx, &name, stop) {
-                further.extend(found.ambiguous.iter().take(MAX_NAMESAKES).cloned());
-                definitions.push(found);
+            match inspect_name(cx, name, stop) {
+                Some(found) => {
+                    further.extend(found.ambiguous.iter().take(MAX_NAMESAKES).cloned());
+                    definitions.push(found);
+                }
+                None => self.unknown.push((*name).to_owned()),
             }
         }
         // Of several names each says where the others are meant; of one alone all that are called so may be.
@@ -252,9 +270,18 @@ impl Found {
             let message = format!("nothing is called or about {query:?}");
             return Err(Error::new(ErrorKind::NotFound, message).hint("try te_grep with a pattern"));
         }
-        if !self.unshown.is_empty() {
+        for (what, list) in [
+            ("beyond the budget", &self.unshown),
+            ("no definition is called", &self.unknown),
+        ] {
+            if !list.is_empty() {
+                self.text
+                    .push_str(&format!("{what}: {}\n", list.join(", ")));
+            }
+        }
+        if self.is_cut_short {
             self.text
-                .push_str(&format!("beyond the budget: {}\n", self.unshown.join(", ")));
+                .push_str("not all was looked up in time; ask for fewer words or names\n");
         }
         Ok(Definitions(self.text))
     }
@@ -285,6 +312,29 @@ fn is_inside(part: &str, whole: &str) -> bool {
 fn is_path(name: &str) -> bool {
     let file = name.split("::").next().unwrap_or_default();
     file.contains(['/', '.'])
+}
+
+/// A definition by its name. Of a name with the modules that it is imported from, the last part is the definition's and the one
+/// before it is in its path.
+fn inspect_name(cx: &Cx, name: &str, stop: &CancelToken) -> Option<Inspection> {
+    let exact = name.replacen("::", "#", usize::from(is_path(name)));
+    if let Ok(found) = inspect(cx, &exact, stop) {
+        return Some(found);
+    }
+    let (modules, last) = name.rsplit_once('.').or_else(|| name.rsplit_once("::"))?;
+    let module = modules.rsplit(['.', ':']).next()?;
+    let found = inspect(cx, last, stop).ok()?;
+    let is_in_module = |place: &str| {
+        let path = place.split('#').next().unwrap_or(place);
+        Path::new(path)
+            .iter()
+            .any(|part| Path::new(part).file_stem() == Some(OsStr::new(module)))
+    };
+    if is_in_module(&found.path) {
+        return Some(found);
+    }
+    let other = found.ambiguous.iter().find(|other| is_in_module(other))?;
+    inspect(cx, other, stop).ok()
 }
 
 fn inspect(cx: &Cx, name: &str, stop: &CancelToken) -> llmc_index::Result<Inspection> {
