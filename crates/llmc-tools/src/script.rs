@@ -77,7 +77,9 @@ pub(crate) async fn run(cx: &Cx, script: Script) -> Result<ScriptOutput> {
     if let Some(lowered) = &lowered {
         cx.tell(lowered.clone());
     }
-    let tools = Tools::new(cx);
+    let most_wait = cx.app().config().mcp.exec.max_wait();
+    let wait = script.timeout.map(|wait| wait.min(most_wait.as_secs_f64()));
+    let tools = Tools::new(cx, wait);
     let outcome = match (backend::choose(cx).await?, &script.session) {
         (Chosen::Python(python), None) => {
             let names = names(cx.app());
@@ -372,7 +374,7 @@ fn limits(app: &App, timeout: Option<f64>) -> Result<(ScriptLimits, Option<Strin
         Some(seconds) if seconds > most.as_secs_f64() => (
             most,
             Some(format!(
-                "[timeout lowered to {} s of the script's own time; its calls are waited for besides]",
+                "[limit: {} s for the script's own Python; time in its tool calls and programs does not count]",
                 config.timeout
             )),
         ),

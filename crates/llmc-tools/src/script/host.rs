@@ -28,6 +28,8 @@ const MAX_EFFECTS_SHOWN: usize = 20;
 pub(crate) struct Tools<'a> {
     cx: &'a Cx,
     caller: Caller,
+    /// How many seconds a command is waited for where the script does not say it: as long as its own caller waits.
+    wait: Option<f64>,
     /// Calls that have changed something, in order.
     effects: Mutex<Vec<String>>,
     /// What the reader of its output has to know about data that it got, each once.
@@ -35,7 +37,7 @@ pub(crate) struct Tools<'a> {
 }
 
 impl Tools<'_> {
-    pub(crate) fn new(cx: &Cx) -> Tools<'_> {
+    pub(crate) fn new(cx: &Cx, wait: Option<f64>) -> Tools<'_> {
         let caller = Caller {
             surface: Surface::Code,
             form: Form::Data,
@@ -44,6 +46,7 @@ impl Tools<'_> {
         Tools {
             cx,
             caller,
+            wait,
             effects: Mutex::default(),
             warnings: Mutex::default(),
         }
@@ -200,7 +203,10 @@ impl ScriptHost for Tools<'_> {
         let Some(tool) = tool else {
             return Err(self.no_tool(&name));
         };
-        let args = named(tool, args, kwargs)?;
+        let mut args = named(tool, args, kwargs)?;
+        if let Some(wait) = self.wait.filter(|_| waits_for_a_command(tool)) {
+            args.entry("timeout").or_insert_with(|| wait.into());
+        }
         let effect = describe(tool, &args);
         let approved = approval::require(self.cx, tool.name, &args).await;
         approved.map_err(|error| self.raised(&error, tool.family))?;
@@ -247,6 +253,11 @@ impl ScriptHost for Tools<'_> {
             Err(error) => Err(self.raised(&error, tool.family)),
         }
     }
+}
+
+/// Whether a call waits for a command, for as long as its caller says.
+fn waits_for_a_command(tool: &ToolDef) -> bool {
+    tool.effect == Effect::Runs && stubs::parameter_names(tool).contains(&"timeout")
 }
 
 /// The call in a few words: the tool, and the text of its first argument, or of both paths of a move.

@@ -224,7 +224,7 @@ fn bad_input(backend: &str) {
     let lowered = client.text("execute_code", json!({"code": "1", "timeout": 9999}));
     assert_eq!(
         lowered,
-        "[timeout lowered to 120 s of the script's own time; its calls are waited for besides]\n1"
+        "[limit: 120 s for the script's own Python; time in its tool calls and programs does not count]\n1"
     );
 }
 
