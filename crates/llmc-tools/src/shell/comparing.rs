@@ -312,12 +312,12 @@ impl Comparing<'_> {
             self.place.progress.step(both);
             let (place, command) = (self.place, self.command.clone());
             let (before, now) = std::thread::scope(|scope| {
-                let now = scope.spawn(move || place.run(&command, None, NOW, |_| Ok(Vec::new())));
+                let now = scope.spawn(|| place.run(&command, None, NOW, |_| Ok(Vec::new())));
                 (self.base(), now.join())
             });
             let before = before?;
             let now = match now {
-                Ok(Ok(now)) if !now.is_refused_by(&self.command) => now,
+                Ok(Ok(now)) if !now.is_refused_by(&command) => now,
                 Ok(Err(NotViewed::Tool(error))) => return Err(error),
                 _ => self.run(Side::Now, None)?,
             };
