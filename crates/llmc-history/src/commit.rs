@@ -3,13 +3,12 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::compare::{Effect, Finding};
+use crate::compare::{Comparer, Effect, Finding};
 use crate::entry::{ChangeCounts, EntryId, EntrySource, NotKeptReason, ObjectId, PathState};
 use crate::error::{Error, Result};
 use crate::history::{Inner, Work};
 use crate::objects::PackedObject;
 use crate::recording::{HeadMove, Recorded};
-use crate::shared::Sharing;
 use crate::snapshot::Known;
 use crate::store::{
     self, ChangeRow, CommitFound, CommitWork, CommitWrite, NewEntry, NewEntryRow, PlanId,
@@ -103,11 +102,7 @@ impl CommitWork for Commit<'_> {
                 snapshot.set(path, known);
             }
         }
-        // A content that is stored already is offered again, which changes nothing.
-        let objects = self.inner.repository();
-        let comparer = self
-            .inner
-            .comparer(&|_| false, Sharing::Unchanged(&objects), &|_| {});
+        let comparer = self.inner.comparer(&|_| false, &|_| {});
         self.findings.retain_mut(|finding| {
             if !learned.contains(&finding.path) || finding.effect == Effect::Forget {
                 return true;
@@ -115,32 +110,17 @@ impl CommitWork for Commit<'_> {
             if finding.effect == Effect::Adopt {
                 return false;
             }
-            match comparer.examine(&finding.path) {
-                Some(again) => {
-                    let effect = finding.effect;
-                    *finding = again;
-                    finding.effect = effect;
-                    true
-                }
-                None => false,
-            }
+            examine_again(&comparer, finding)
         });
     }
 
     fn contents_to_check(&self, used_bytes: u64) -> Vec<ObjectId> {
-        let is_full = used_bytes > self.inner.settings.max_bytes / 2;
-        let snapshot = self.inner.snapshot.read();
-        let mut ids = HashSet::new();
-        for finding in &self.findings {
-            if is_full {
-                ids.extend(finding.object.as_ref().map(|object| object.id));
-            }
-            let before = snapshot.state(&finding.path);
-            if finding.effect == Effect::Record && before != finding.state {
-                ids.extend(before.content());
-                ids.extend(finding.state.content());
-            }
-        }
+        let is_full = used_bytes > self.inner.settings.max_first_snapshot_bytes();
+        let to_check = |finding: &Finding| match &finding.object {
+            Some(object) => is_full.then_some(object.id),
+            None => finding.state.content(),
+        };
+        let ids: HashSet<ObjectId> = self.findings.iter().filter_map(to_check).collect();
         ids.into_iter().collect()
     }
 
@@ -150,6 +130,13 @@ impl CommitWork for Commit<'_> {
         // that call's to record.
         self.findings
             .retain(|finding| !found.known_paths.contains(&finding.path));
+        // What was stored when the file was looked at, and has been removed by retention since.
+        let comparer = inner.comparer(&|_| false, &|_| {});
+        self.findings.retain_mut(|finding| {
+            let stored_before = finding.state.content().filter(|_| finding.object.is_none());
+            let is_gone = stored_before.is_some_and(|id| !found.stored.contains(&id));
+            !is_gone || examine_again(&comparer, finding)
+        });
         let shared = match request.call {
             Some(_) => found.was_shared,
             None => request.entry.shared,
@@ -159,9 +146,8 @@ impl CommitWork for Commit<'_> {
         self.objects.clear();
         let mut not_stored = false;
         for finding in &mut self.findings {
-            // The first snapshot leaves room for entries.
             let limit = match finding.effect {
-                Effect::Adopt => inner.settings.max_bytes / 2,
+                Effect::Adopt => inner.settings.max_first_snapshot_bytes(),
                 Effect::Record | Effect::Forget => inner.settings.max_bytes,
             };
             let is_full = found.used_bytes > limit;
@@ -185,9 +171,6 @@ impl CommitWork for Commit<'_> {
                 }
             }
         }
-        let is_full = found.used_bytes > inner.settings.max_bytes;
-        let copied = inner.copy_shared(&mut changes, is_full, &mut found.stored);
-        self.objects.extend(copied);
         let mut row = request.entry.clone();
         row.shared = shared && !request.is_exact;
         let is_moved = head_move(&row).is_some();
@@ -218,6 +201,18 @@ impl CommitWork for Commit<'_> {
     }
 }
 
+/// Looks at a path again, with its content whether it is stored or not; whether it still differs from the snapshot.
+fn examine_again(comparer: &Comparer<'_>, finding: &mut Finding) -> bool {
+    let Some(again) = comparer.examine(&finding.path) else {
+        return false;
+    };
+    *finding = Finding {
+        effect: finding.effect,
+        ..again
+    };
+    true
+}
+
 /// What an entry says of HEAD, if that moved.
 fn head_move(entry: &NewEntryRow) -> Option<HeadMove> {
     match (&entry.head_before, &entry.head_after) {
@@ -241,8 +236,7 @@ impl Inner {
         if findings.is_empty() && request.is_empty() {
             return Ok(None);
         }
-        self.store_large_ahead(&mut findings);
-        self.copy_shared_ahead(&findings);
+        self.store_large_ahead(&mut findings, work.is_built);
         let mut commit = Commit {
             inner: self,
             request,
@@ -299,11 +293,15 @@ impl Inner {
     }
 
     /// Stores contents ahead of their entry.
-    pub(crate) fn store_ahead(&self, findings: &mut [Finding]) {
+    pub(crate) fn store_ahead(&self, findings: &mut [Finding], is_built: bool) {
         let objects = findings.iter().filter_map(|finding| finding.object.clone());
         let objects: Vec<_> = objects.collect();
+        let max_bytes = match is_built {
+            true => self.settings.max_bytes,
+            false => self.settings.max_first_snapshot_bytes(),
+        };
         // What fails here is tried again with the entry.
-        let added = self.store.add_objects(&objects, self.settings.max_bytes);
+        let added = self.store.add_objects(&objects, max_bytes);
         if matches!(added, Ok(true)) {
             for finding in findings.iter_mut() {
                 finding.object = None;
@@ -312,7 +310,7 @@ impl Inner {
     }
 
     /// Stores contents ahead where they would make the transaction of their entry long.
-    fn store_large_ahead(&self, findings: &mut [Finding]) {
+    fn store_large_ahead(&self, findings: &mut [Finding], is_built: bool) {
         let objects = findings
             .iter()
             .filter_map(|finding| finding.object.as_ref());
@@ -322,7 +320,7 @@ impl Inner {
             .max_inline_bytes()
             .is_some_and(|limit| bytes > limit)
         {
-            self.store_ahead(findings);
+            self.store_ahead(findings, is_built);
         }
     }
 

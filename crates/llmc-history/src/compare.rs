@@ -17,7 +17,6 @@ use crate::error::{Error, Result};
 use crate::history::HistorySettings;
 use crate::listing::NewListing;
 use crate::objects::{PackedObject, blob_id};
-use crate::shared::Sharing;
 use crate::snapshot::{Snapshot, Stamp, is_within, now_ns, parent};
 use crate::stamps::{Walked, walk_stamps};
 use crate::watch::{Dirty, Watch};
@@ -71,14 +70,12 @@ pub(crate) struct Comparer<'a> {
     pub(crate) snapshot: &'a SharedSnapshot,
     /// Whether the store has a content already; otherwise the finding has it.
     pub(crate) has_object: &'a dyn Fn(&ObjectId) -> bool,
-    /// Contents that the store need not have.
-    pub(crate) sharing: Sharing<'a>,
     /// Stores contents before their entry, so that they need not all be held in memory.
     pub(crate) store_ahead: &'a dyn Fn(&mut [Finding]),
 }
 
 /// Bytes of contents that wait in memory for the transaction of their entry.
-pub(crate) const MAX_WAITING_BYTES: usize = 32 << 20;
+const MAX_WAITING_BYTES: usize = 32 << 20;
 
 impl Comparer<'_> {
     /// What is at a path now; `None` when it is certainly as the snapshot has it, or cannot be looked at.
@@ -114,8 +111,7 @@ impl Comparer<'_> {
                 {
                     return None;
                 }
-                let known = before.and_then(|(state, _)| state.content());
-                self.examine_file(&exact, stat, file, stamp, known)
+                self.examine_file(&exact, stat, file, stamp)
             }
         };
         if before.is_none() && state == PathState::Absent {
@@ -136,7 +132,6 @@ impl Comparer<'_> {
         stat: Stat,
         file: Option<std::fs::File>,
         stamp: Stamp,
-        known: Option<ObjectId>,
     ) -> (PathState, Stamp, Option<Arc<PackedObject>>) {
         let mode = stat.st_mode & 0o1777;
         let not_kept = |size, why| PathState::FileNotKept { mode, size, why };
@@ -168,9 +163,8 @@ impl Comparer<'_> {
                     size: content.len() as u64,
                     content: id,
                 };
-                let is_kept =
-                    (self.has_object)(&id) || self.sharing.has(&id, &content, known == Some(id));
-                let object = (!is_kept).then(|| Arc::new(PackedObject::pack(id, content)));
+                let is_stored = (self.has_object)(&id);
+                let object = (!is_stored).then(|| Arc::new(PackedObject::pack(id, content)));
                 return (state, stamp, object);
             }
             stamp = again;
@@ -493,11 +487,7 @@ pub(crate) fn missing_parents(roots: &Roots, path: &[u8]) -> Vec<Vec<u8>> {
     missing
 }
 
-pub(crate) fn read_all(
-    file: &mut std::fs::File,
-    size: u64,
-    limit: u64,
-) -> std::io::Result<Vec<u8>> {
+fn read_all(file: &mut std::fs::File, size: u64, limit: u64) -> std::io::Result<Vec<u8>> {
     let mut content = Vec::with_capacity(usize::try_from(size.min(limit)).unwrap_or(0) + 1);
     file.take(limit.saturating_add(1))
         .read_to_end(&mut content)?;

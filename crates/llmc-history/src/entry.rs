@@ -42,23 +42,6 @@ impl Serialize for EntryId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub [u8; 20]);
 
-impl ObjectId {
-    /// An id as git prints it.
-    pub(crate) fn from_hex(text: &str) -> Option<ObjectId> {
-        let mut id = [0; 20];
-        if text.len() != 2 * id.len() || !text.is_ascii() {
-            return None;
-        }
-        for (at, byte) in id.iter_mut().enumerate() {
-            let digits = &text[2 * at..2 * at + 2];
-            *byte = u8::from_str_radix(digits, 16)
-                .ok()
-                .filter(|_| !digits.starts_with('+'))?;
-        }
-        Some(ObjectId(id))
-    }
-}
-
 impl fmt::Display for ObjectId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
@@ -85,8 +68,6 @@ pub enum NotKeptReason {
     StoreFull,
     /// The first snapshot was not finished.
     Building,
-    /// It was shared with the workspace's repository, which has it no more.
-    GitRemoved,
 }
 
 impl NotKeptReason {
@@ -99,9 +80,6 @@ impl NotKeptReason {
             NotKeptReason::Unreadable => "it cannot be read",
             NotKeptReason::StoreFull => "the history is full (mcp.history.max_bytes)",
             NotKeptReason::Building => "the history is still being built",
-            NotKeptReason::GitRemoved => {
-                "its content was in git's packs alone, and git has removed it"
-            }
         }
     }
 }

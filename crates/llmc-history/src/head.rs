@@ -2,8 +2,6 @@
 
 use llmc_host::{CancelToken, Roots};
 
-use crate::entry::ObjectId;
-
 /// `HEAD`, a ref and `.git` files are short; packed refs are one line per ref.
 const MAX_SMALL_BYTES: usize = 4 << 10;
 const MAX_PACKED_BYTES: usize = 4 << 20;
@@ -30,15 +28,6 @@ pub(crate) fn checked_out(roots: &Roots) -> Option<String> {
         .find_map(|dir| commit_of(roots, dir, name));
     let branch = name.strip_prefix("refs/heads/").unwrap_or(name);
     Some(format!("{branch}@{}", commit.unwrap_or_default()))
-}
-
-/// The commit that is checked out; `None` before the first one and in a repository with other ids than git's usual ones.
-pub(crate) fn commit(roots: &Roots) -> Option<ObjectId> {
-    let head = checked_out(roots)?;
-    let commit = head
-        .rsplit_once('@')
-        .map_or(head.as_str(), |(_, commit)| commit);
-    ObjectId::from_hex(commit)
 }
 
 /// The command that has `before` checked out again, given what an undone call left checked out.

@@ -17,8 +17,6 @@ use crate::entry::{
 };
 use crate::error::{Error, Result};
 use crate::recording::{Recording, RecordingScope};
-use crate::repository::RepositoryObjects;
-use crate::shared::Sharing;
 use crate::snapshot::now_ns;
 use crate::store::HistoryRows;
 use crate::store::postgres::PostgresHistory;
@@ -37,6 +35,13 @@ pub struct HistorySettings {
     pub max_file_bytes: u64,
     /// Files of a workspace; above, only changes of file tools are recorded.
     pub max_files: usize,
+}
+
+impl HistorySettings {
+    /// What the first snapshot may fill, so that entries have room.
+    pub(crate) fn max_first_snapshot_bytes(&self) -> u64 {
+        self.max_bytes / 2
+    }
 }
 
 impl Default for HistorySettings {
@@ -94,8 +99,6 @@ pub(crate) struct Inner {
     pub(crate) settings: HistorySettings,
     pub(crate) store: Box<dyn HistoryRows>,
     pub(crate) snapshot: SharedSnapshot,
-    /// The packs of the workspace's repository, which stay open as long as contents are shared with them.
-    pub(crate) repository: Mutex<Option<Arc<RepositoryObjects>>>,
     /// One comparison, recording or undo at a time.
     pub(crate) work: Mutex<Work>,
     pub(crate) status: Mutex<Status>,
@@ -312,7 +315,6 @@ impl Inner {
             settings,
             store,
             snapshot: SharedSnapshot::default(),
-            repository: Mutex::default(),
             work: Mutex::default(),
             status: Mutex::default(),
             built_files: AtomicU64::new(0),
@@ -341,7 +343,6 @@ impl Inner {
     pub(crate) fn comparer<'a>(
         &'a self,
         has_object: &'a dyn Fn(&ObjectId) -> bool,
-        sharing: Sharing<'a>,
         store_ahead: &'a dyn Fn(&mut [Finding]),
     ) -> Comparer<'a> {
         Comparer {
@@ -349,7 +350,6 @@ impl Inner {
             settings: &self.settings,
             snapshot: &self.snapshot,
             has_object,
-            sharing,
             store_ahead,
         }
     }
@@ -360,21 +360,11 @@ impl Inner {
         work: &mut Work,
         compare: impl FnOnce(&Comparer<'_>, &mut Work) -> Result<T>,
     ) -> Result<T> {
-        let objects = self.repository();
-        self.compare_sharing(work, Sharing::Unchanged(&objects), compare)
-    }
-
-    /// [`Inner::compare`], where a given part of the contents need not be stored.
-    pub(crate) fn compare_sharing<T>(
-        &self,
-        work: &mut Work,
-        sharing: Sharing<'_>,
-        compare: impl FnOnce(&Comparer<'_>, &mut Work) -> Result<T>,
-    ) -> Result<T> {
         work.looking_ns = now_ns();
+        let is_built = work.is_built;
         let has_object = |id: &ObjectId| self.store.is_surely_stored(id);
-        let store_ahead = |findings: &mut [Finding]| self.store_ahead(findings);
-        compare(&self.comparer(&has_object, sharing, &store_ahead), work)
+        let store_ahead = |findings: &mut [Finding]| self.store_ahead(findings, is_built);
+        compare(&self.comparer(&has_object, &store_ahead), work)
     }
 
     /// Brings the snapshot into memory, or up to date with what other servers have recorded.
@@ -387,7 +377,6 @@ impl Inner {
         lock(&self.status).unavailable = problem;
         loaded?;
         self.set_built(work);
-        self.follow_repository();
         Ok(())
     }
 

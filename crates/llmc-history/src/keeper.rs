@@ -14,7 +14,6 @@ use crate::compare::Effect;
 use crate::entry::EntrySource;
 use crate::error::{Error, Result};
 use crate::history::{Inner, Work};
-use crate::shared::Sharing;
 
 /// Between batches, so that calls get their turn.
 const BUILD_PAUSE: Duration = Duration::from_millis(1);
@@ -193,9 +192,6 @@ impl Inner {
             is_first_snapshot: true,
             ..CommitRequest::default()
         };
-        let objects = self.repository();
-        let head = objects.blobs_of_head(&self.files.roots);
-        let sharing = Sharing::FirstSnapshot(&objects, &head);
         // In the order of a walk, so that what is near is read together.
         suspects.sort();
         for batch in suspects.chunks(self.store.build_batch()) {
@@ -203,9 +199,8 @@ impl Inner {
             // A path that a call is changing, or has changed since the walk, is that call's to record.
             let mut paths = batch.to_vec();
             paths.retain(|path| !self.is_claimed(path) && self.snapshot.read().get(path).is_none());
-            let mut findings = self.compare_sharing(&mut work, sharing, |comparer, _| {
-                Ok(comparer.examine_all(paths))
-            })?;
+            let mut findings =
+                self.compare(&mut work, |comparer, _| Ok(comparer.examine_all(paths)))?;
             for finding in &mut findings {
                 finding.effect = Effect::Adopt;
             }
@@ -218,7 +213,6 @@ impl Inner {
             }
         }
         let mut work = lock(&self.work);
-        self.copy_removed(&objects)?;
         self.store.set_built()?;
         work.is_built = true;
         self.set_built(&work);

@@ -16,7 +16,6 @@
 //! - `compare`, `listing`, `stamps`, `watch`: which paths differ, and looking at as few of them as possible
 //! - `commit`, `restore`, `retention`: writing entries, putting states back, how long entries stay
 //! - `keeper`, `server`: the background thread; which servers of the workspace run
-//! - `shared`, `repository`: contents that are left in the packs of the workspace's own repository
 //! - `head`: which commit is checked out
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
@@ -31,11 +30,9 @@ mod keeper;
 mod listing;
 mod objects;
 mod recording;
-mod repository;
 mod restore;
 mod retention;
 mod server;
-mod shared;
 mod snapshot;
 mod stamps;
 mod store;

@@ -71,13 +71,6 @@ pub(crate) trait HistoryRows: Send + Sync {
     /// Bytes of contents that go with the transaction of their entry, where more have to be stored ahead of it.
     fn max_inline_bytes(&self) -> Option<usize>;
 
-    /// The paths of the snapshot whose contents are not stored.
-    fn unstored(&self) -> Result<Vec<UnstoredPath>>;
-
-    /// Names the packs whose contents need not be stored.
-    fn packs(&self) -> Result<i64>;
-    fn set_packs(&self, number: i64) -> Result<()>;
-
     /// The first snapshot is complete.
     fn set_built(&self) -> Result<()>;
 
@@ -175,14 +168,6 @@ pub(crate) enum ChosenEntries<'a> {
     Since(i64),
 }
 
-/// A path of the snapshot whose content is not stored.
-#[derive(Debug)]
-pub(crate) struct UnstoredPath {
-    pub(crate) path: Vec<u8>,
-    pub(crate) id: ObjectId,
-    pub(crate) size: u64,
-}
-
 /// What the transaction of a commit asks the process that commits. It may be asked again from the start, when a connection
 /// was lost.
 pub(crate) trait CommitWork {
@@ -254,14 +239,13 @@ pub(crate) struct NewEntry {
 /// Columns of a [`PathState`].
 pub(crate) type StateColumns = (i64, i64, i64, Option<ObjectId>, Option<i64>);
 
-const REASONS: [NotKeptReason; 7] = [
+const REASONS: [NotKeptReason; 6] = [
     NotKeptReason::TooLarge,
     NotKeptReason::Denied,
     NotKeptReason::Ignored,
     NotKeptReason::Unreadable,
     NotKeptReason::StoreFull,
     NotKeptReason::Building,
-    NotKeptReason::GitRemoved,
 ];
 
 pub(crate) fn state_columns(state: &PathState) -> StateColumns {

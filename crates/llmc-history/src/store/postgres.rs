@@ -23,7 +23,7 @@ use llmc_store::{Database, Row, TenantTransaction};
 
 use super::{
     BuildClaim, ChangeRow, ChosenEntries, CommitWork, Committed, HistoryRows, PlanId, StoreState,
-    StoredEntry, UnstoredPath, marker, state_from,
+    StoredEntry, marker, state_from,
 };
 use crate::entry::{ChangeAuthor, Entry, EntryFilter, EntryId, HistoryViewer, ObjectId, PathState};
 use crate::error::{Error, Result};
@@ -223,43 +223,6 @@ impl HistoryRows for PostgresHistory {
 
     fn max_inline_bytes(&self) -> Option<usize> {
         Some(MAX_INLINE_BYTES)
-    }
-
-    fn unstored(&self) -> Result<Vec<UnstoredPath>> {
-        let number = self.number()?;
-        let rows = self.run(async |tx| {
-            let sql = "SELECT path, id, size FROM llmc.history_snapshot AS s WHERE workspace = $1 AND id IS NOT NULL \
-                       AND NOT EXISTS (SELECT 1 FROM llmc.history_objects WHERE workspace = $1 AND is_complete AND id = s.id)";
-            tx.query_and_commit(sql, &[&number]).await
-        })?;
-        rows.iter()
-            .map(|row| {
-                Ok(UnstoredPath {
-                    path: row.try_get(0)?,
-                    id: object_id(row, 1)?.ok_or_else(damaged)?,
-                    size: row.try_get::<_, i64>(2)?.cast_unsigned(),
-                })
-            })
-            .collect::<llmc_store::Result<_>>()
-            .map_err(unavailable)
-    }
-
-    fn packs(&self) -> Result<i64> {
-        let number = self.number()?;
-        self.run(async |tx| {
-            let sql = "SELECT packs FROM llmc.history_workspaces WHERE number = $1";
-            let rows = tx.query_and_commit(sql, &[&number]).await?;
-            rows.first().map_or(Ok(0), |row| Ok(row.try_get(0)?))
-        })
-    }
-
-    fn set_packs(&self, packs: i64) -> Result<()> {
-        let number = self.number()?;
-        self.run(async |tx| {
-            let sql = "UPDATE llmc.history_workspaces SET packs = $2 WHERE number = $1";
-            tx.query_and_commit(sql, &[&number, &packs]).await?;
-            Ok(())
-        })
     }
 
     fn set_built(&self) -> Result<()> {

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use llmc_envelope::clock::{Clock, millis};
 use llmc_envelope::store::{SqlLocation, SqlSchema, SqlStore};
-use rusqlite::{Connection, OptionalExtension, Result as SqlResult, Row, params};
+use rusqlite::{Connection, OptionalExtension, Result as SqlResult, params};
 
 use super::{
     BuildClaim, ChangeRow, ChosenEntries, CommitFound, CommitWork, Committed, HistoryRows, PlanId,
-    StoreState, StoredEntry, UnstoredPath,
+    StoreState, StoredEntry,
 };
 use crate::entry::{ChangeAuthor, Entry, EntryFilter, EntryId, HistoryViewer, ObjectId};
 use crate::error::Result;
@@ -41,7 +41,7 @@ const SHRINK_PAGES: u32 = 2_000;
 const BUILD_BATCH: usize = 16;
 
 const SCHEMA: SqlSchema = SqlSchema {
-    version: 2,
+    version: 3,
     sql: "
 CREATE TABLE numbers (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE objects (
@@ -228,30 +228,6 @@ impl HistoryRows for SqliteHistory {
 
     fn max_inline_bytes(&self) -> Option<usize> {
         None
-    }
-
-    fn unstored(&self) -> Result<Vec<UnstoredPath>> {
-        self.read(|conn| {
-            let sql = "SELECT path, id, size FROM snapshot WHERE id IS NOT NULL
-                AND NOT EXISTS (SELECT 1 FROM objects WHERE objects.id = snapshot.id)";
-            let found = |row: &Row<'_>| {
-                let size: i64 = row.get(2)?;
-                Ok(UnstoredPath {
-                    path: row.get(0)?,
-                    id: row.get(1)?,
-                    size: u64::try_from(size).unwrap_or(0),
-                })
-            };
-            conn.prepare_cached(sql)?.query_map([], found)?.collect()
-        })
-    }
-
-    fn packs(&self) -> Result<i64> {
-        self.read(|conn| number(conn, "packs"))
-    }
-
-    fn set_packs(&self, packs: i64) -> Result<()> {
-        self.write(|conn| set_number(conn, "packs", packs))
     }
 
     fn set_built(&self) -> Result<()> {

@@ -10,8 +10,10 @@ use llmc_envelope::clock::{Clock, from_millis};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 use super::{Node, TestHistory, author};
-use crate::entry::{EntryFilter, HistoryViewer, NotKeptReason};
+use crate::commit::CommitRequest;
+use crate::entry::{EntryFilter, EntrySource, HistoryViewer, NotKeptReason};
 use crate::history::{HistorySettings, HistoryState};
+use crate::objects::{PackedObject, blob_id};
 use crate::undo::UndoTarget;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -199,6 +201,28 @@ fn repositories_inside_are_left_alone_and_their_files_are_undone() {
     let left = report.conflicts.len() + report.not_kept.len();
     assert_eq!(left + report.restored.len(), 2, "{report:#?}");
     assert!(test.read("bare.git/config").contains("evil"), "{report:#?}");
+}
+
+#[test]
+fn a_content_that_retention_removes_while_its_entry_is_made_is_stored_again() {
+    let mut test = TestHistory::with(&[("a", "a0")], HistorySettings::default());
+    let id = blob_id(b"a1");
+    let object = PackedObject::pack(id, b"a1".to_vec()).into();
+    let store = &test.history.0.store;
+    assert!(store.add_objects(&[object], u64::MAX).unwrap());
+    let later_ms = Clock::system().now_ms() + 2 * i64::try_from(HOUR.as_millis()).unwrap();
+    set_clock(&mut test, later_ms);
+    test.write("a", "a1");
+    let inner = &test.history.0;
+    let recorded = {
+        let work = &mut *llmc_host::lock(&inner.work);
+        let findings = inner.look(work).unwrap().findings;
+        inner.store.remove_unused(0).unwrap();
+        let request = CommitRequest::default();
+        inner.commit(work, findings, EntrySource::Outside, &request)
+    };
+    assert_eq!(recorded.unwrap().unwrap().counts.changed, 1);
+    assert_eq!(inner.content(&id).unwrap(), Some(b"a1".to_vec()));
 }
 
 #[test]

@@ -2,13 +2,13 @@
 
 mod bad_input;
 mod engine;
+mod git;
 mod kill;
 mod listing;
 mod one_database;
 mod record;
 mod sequences;
 mod servers;
-mod shared;
 mod undo;
 
 use std::collections::BTreeMap;
@@ -52,6 +52,20 @@ fn author(session: &str) -> ChangeAuthor {
         tool: "run_cmd".to_owned(),
         args_short: "true".to_owned(),
     }
+}
+
+/// Bytes that do not compress.
+fn noise(length: usize) -> Vec<u8> {
+    let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut bytes = Vec::with_capacity(length);
+    while bytes.len() < length {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
 }
 
 impl TestHistory {

@@ -1,24 +1,10 @@
 //! What holds only where servers on several machines share a database; on SQLite these tests try nothing.
 
-use super::TestHistory;
 use super::engine::{self, IS_SHARED};
+use super::{TestHistory, noise};
 use crate::entry::{EntryFilter, HistoryViewer};
 use crate::history::{HistorySettings, HistoryState};
 use crate::objects::{PackedObject, blob_id};
-
-/// Bytes that do not compress.
-fn noise(length: usize) -> Vec<u8> {
-    let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mut bytes = Vec::with_capacity(length);
-    while bytes.len() < length {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(length);
-    bytes
-}
 
 #[test]
 fn a_large_content_is_stored_in_chunks_and_checked() {

@@ -318,6 +318,34 @@ fn a_full_store_says_so_and_goes_on() {
 }
 
 #[test]
+fn the_first_snapshot_leaves_half_of_the_store_to_entries() {
+    const FILE_BYTES: usize = 9 << 20;
+    const MAX_BYTES: u64 = 32 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    for n in 0..5 {
+        let mut content = super::noise(FILE_BYTES);
+        content[0] = n;
+        std::fs::write(root.join(n.to_string()), content).unwrap();
+    }
+    let settings = HistorySettings {
+        max_bytes: MAX_BYTES,
+        ..HistorySettings::default()
+    };
+    let test = TestHistory::open(&root, settings);
+    test.history.build().unwrap();
+    let used = test.history.check().unwrap().bytes;
+    let most = MAX_BYTES / 2 + FILE_BYTES as u64 + (1 << 20);
+    assert!(used > FILE_BYTES as u64 && used < most, "{used} bytes");
+    // A file that was not kept is kept from its next change on, while there is room.
+    let first = test.command(|| test.write("4", "4a")).unwrap();
+    assert!(first.not_undoable.unwrap().contains("full"));
+    let id = test.command_id(|| test.write("4", "4b"));
+    test.undo(id);
+    assert_eq!(test.read("4"), "4a");
+}
+
+#[test]
 fn retention_removes_the_oldest_and_their_contents() {
     let test = TestHistory::with(&[("a", "0")], HistorySettings::default());
     for n in 0..5 {

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use super::shared::{COMMIT_AND_PACK, git};
+use super::git::{COMMIT, git};
 use super::{Node, TestHistory, Tree, author};
 use crate::entry::{EntryId, HistoryViewer};
 use crate::error::Error;
@@ -39,7 +39,7 @@ const NAMES: [&[u8]; 12] = [
     b"f",
 ];
 
-/// What shells do to whole trees. The state directory and the repository are hidden from `*`; packs are overwritten by no one.
+/// What shells do to whole trees. The state directory and the repository are hidden from `*`.
 const SHELL_COMMANDS: [&str; 12] = [
     "rm -rf ./*",
     "rm -rf ./* .c; mkdir -p d/e; echo z > d/e/z",
@@ -55,20 +55,18 @@ const SHELL_COMMANDS: [&str; 12] = [
     "i=0; while [ $i -lt 40 ]; do echo $i > many$i; i=$((i+1)); done; rm many1*",
 ];
 
-/// What git does to a working tree and to its own packs. Some of it fails, depending on what is there.
-const GIT_COMMANDS: [&str; 9] = [
+/// What git does to a working tree. Some of it fails, depending on what is there.
+const GIT_COMMANDS: [&str; 7] = [
     "git add -A && git commit -q -m more",
-    "git gc -q --prune=now",
-    "git add -A && git commit -q -m more && git gc -q --prune=now",
     "git reset -q --hard",
     "git checkout -q -f HEAD~1",
     "git checkout -q -f main",
     "git stash -q -u; git stash drop -q",
-    "git reset -q --hard HEAD~1; git reflog expire --expire=now --all; git gc -q --prune=now",
+    "git reset -q --hard HEAD~1",
     "git rm -rfq . && git commit -q -m gone && git reflog expire --expire=now --all && git gc -q --prune=now",
 ];
 
-/// Sequences that begin in a repository with packs, and those in which stamps get old enough to be relied on.
+/// Sequences that begin in a repository, and those in which stamps get old enough to be relied on.
 const REPOSITORY_PERCENT: usize = 20;
 const SLOW_PERCENT: usize = 6;
 const GIT_PERCENT: usize = 40;
@@ -129,7 +127,7 @@ fn sequence(seed: u64) {
     let is_repository = random.is(REPOSITORY_PERCENT);
     let is_slow = random.is(SLOW_PERCENT);
     let test = match is_repository {
-        true => packed_repository(&mut random),
+        true => repository(&mut random),
         false => TestHistory::new(),
     };
     for _ in 0..random.below(6) {
@@ -196,14 +194,14 @@ fn sequence(seed: u64) {
     assert_eq!(test.history.check().unwrap().problems, Vec::<String>::new());
 }
 
-/// A workspace of random files that are all in a pack.
-fn packed_repository(random: &mut Random) -> TestHistory {
+/// A workspace of random files that are all committed.
+fn repository(random: &mut Random) -> TestHistory {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().canonicalize().unwrap();
     for _ in 0..10 {
         change(&root, random);
     }
-    assert!(git(&root, COMMIT_AND_PACK));
+    assert!(git(&root, COMMIT));
     let mut test = TestHistory::open(&root, HistorySettings::default());
     test.history.build().unwrap();
     test._dir = Some(dir);

@@ -10,7 +10,6 @@ CREATE TABLE llmc.history_workspaces (
     store_number bigint NOT NULL,
     generation bigint NOT NULL DEFAULT 0,
     looked_ns bigint NOT NULL DEFAULT 0,
-    packs bigint NOT NULL DEFAULT 0,
     is_built boolean NOT NULL DEFAULT false,
     last_entry bigint NOT NULL DEFAULT 0,
     -- Which server takes the first snapshot.
