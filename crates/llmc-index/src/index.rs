@@ -314,9 +314,7 @@ impl Index {
         // A manipulated file can make a library panic; that is damage like any other.
         let done = catch_unwind(AssertUnwindSafe(|| {
             let (catalog, text) = self.refreshed(&mut open)?;
-            let done = work(catalog, &text);
-            text.limit_resident_pages();
-            done
+            work(catalog, &text)
         }));
         let done = done.unwrap_or_else(|_| Err(Error::Damaged("reading it failed".into())));
         if let Err(Error::Damaged(why)) = &done {

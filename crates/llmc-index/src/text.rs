@@ -28,7 +28,7 @@ use crate::classify::Realm;
 use crate::error::{Error, Result};
 use crate::word_vectors::VectorCode;
 pub(crate) use candidates::{CandidateQuery, CandidateUnits};
-use directory::{DirectoryUse, IndexDirectory, WriteErrors};
+use directory::{IndexDirectory, WriteErrors};
 use tokens::BlankTokenizer;
 
 /// Memory of a segment that is being written: the least that tantivy takes, and for a whole tree more. Larger segments are
@@ -155,7 +155,7 @@ pub(crate) struct UnitWords {
 impl TextIndex {
     /// Opens for searching; [`Error::Missing`] if there is no index.
     pub(crate) fn open(dir: &Path) -> Result<Self> {
-        let directory = IndexDirectory::open(dir, DirectoryUse::Searching).ok_or(Error::Missing)?;
+        let directory = IndexDirectory::open(dir).ok_or(Error::Missing)?;
         if !Index::exists(&directory).map_err(|_| Error::Missing)? {
             return Err(Error::Missing);
         }
@@ -170,18 +170,16 @@ impl TextIndex {
 
     /// Whether every byte is as it was written.
     pub(crate) fn is_sound(&self) -> Result<bool> {
-        // Mapped, since a file is checked in one piece.
-        let mapped = IndexDirectory::open(self.directory.path(), DirectoryUse::Checking)
-            .ok_or(Error::Missing)?;
         // A writer in another process must not delete a merged segment meanwhile, which would look like damage.
-        let _lock = mapped.acquire_lock(&META_LOCK);
-        Ok(Index::open(mapped)?.validate_checksum()?.is_empty())
+        let _lock = self.directory.acquire_lock(&META_LOCK);
+        let index = Index::open(self.directory.clone())?;
+        Ok(index.validate_checksum()?.is_empty())
     }
 
     /// Opens for writing, creating it if needed.
     pub(crate) fn open_or_create(dir: &Path) -> Result<Self> {
         std::fs::create_dir_all(dir)?;
-        let directory = IndexDirectory::open(dir, DirectoryUse::Writing)
+        let directory = IndexDirectory::open(dir)
             .ok_or_else(|| Error::Unwritable("its folder cannot be opened".into()))?;
         let (schema, _) = Fields::schema();
         let settings = IndexSettings::default();
@@ -210,11 +208,6 @@ impl TextIndex {
             fields,
             directory,
         })
-    }
-
-    /// Keeps the memory of mapped files and of earlier questions small; to be called when a question has been answered.
-    pub(crate) fn limit_resident_pages(&self) {
-        self.directory.limit_resident_pages();
     }
 
     fn reader(&self) -> Result<&IndexReader> {
