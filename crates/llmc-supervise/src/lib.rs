@@ -3,7 +3,7 @@
 //! A process installs a filter with [`install`] and hands the descriptor to its supervisor, which receives the chosen calls
 //! from a [`CallListener`] and answers each. The caller waits meanwhile. Once the supervisor is gone, such calls fail.
 //!
-//! Knows nothing else of the workspace. The only crate with `unsafe` code beside `llmc-memory`.
+//! Knows nothing else of the workspace. The only `unsafe` code beside `heap.rs` of `llmc`.
 
 use std::io;
 use std::mem::MaybeUninit;

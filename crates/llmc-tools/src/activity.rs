@@ -145,7 +145,7 @@ impl RunningCalls {
         }
     }
 
-    /// Waits until calls have come and none has been in progress for that long.
+    /// See [`App::rest_between_calls`](crate::App::rest_between_calls).
     pub(crate) async fn rest(&self, at_least: Duration) {
         self.idle.notified().await;
         while timeout(at_least, self.idle.notified()).await.is_ok()

@@ -253,6 +253,11 @@ impl App {
         &self.running
     }
 
+    /// Waits until calls have come and none has been in progress for that long.
+    pub async fn rest_between_calls(&self, at_least: Duration) {
+        self.running.rest(at_least).await;
+    }
+
     /// Where the servers of this workspace have their sockets.
     pub fn servers_dir(&self) -> Option<PathBuf> {
         Some(self.stores.as_ref()?.join("servers"))

@@ -52,7 +52,6 @@ mod history_text;
 mod history_view;
 mod index_keeper;
 mod meant;
-mod memory_keeper;
 pub mod mode;
 mod observe;
 mod processes;

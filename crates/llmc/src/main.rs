@@ -4,6 +4,7 @@
 //! below: tools and their one call path in `llmc-tools`, MCP in `llmc-server`, files in `llmc-host`.
 
 mod cli;
+mod heap;
 mod log;
 mod verbs;
 
@@ -26,7 +27,7 @@ fn main() -> ExitCode {
     if let Some(code) = llmc_sandbox::worker_main(std::env::args_os()) {
         return code;
     }
-    llmc_memory::share_heaps_between_threads();
+    heap::share_between_threads();
     // A write beyond the limit of file sizes must fail, not end the server. A handler, since an ignored signal would
     // stay ignored in the commands that are started.
     let handled = std::sync::Arc::default();

@@ -22,7 +22,7 @@ pub(super) fn run(common: &Common) -> Result<ExitCode, Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::new(ErrorKind::Internal, format!("no runtime: {error}")))?;
-    runtime.spawn(app.clone().keep_memory_small());
+    runtime.spawn(crate::heap::keep_small(app.clone()));
     let ended = runtime.block_on(async {
         let _control = ControlSocket::of_stdio(&app);
         serve_stdio(McpHandler::new(app.clone()), ConnectionLimits::default()).await

@@ -39,7 +39,7 @@ pub(super) fn run(common: &Common, listen: Option<Listen>) -> Result<ExitCode, F
         }
     };
     let listen = listen.unwrap_or(Listen::Address);
-    runtime.spawn(app.clone().keep_memory_small());
+    runtime.spawn(crate::heap::keep_small(app.clone()));
     let ended = runtime.block_on(http::serve(app.clone(), listen, on_start));
     // Calls that ignore their cancellation are left behind; what they would have written is not committed.
     runtime.shutdown_background();

@@ -91,7 +91,6 @@ mod install;
 mod install_all;
 mod logs;
 mod long_runs;
-mod memory;
 mod modes;
 mod names;
 mod observe;
