@@ -4,7 +4,7 @@ import json
 import re
 import time
 
-from mcp import Server, scratch
+from mcp import PeakMemory, Server, scratch
 from peers import CACHE, REPOSITORY
 from report import median_and_min, megabytes, table, verdict
 
@@ -31,12 +31,12 @@ def measure_read(bench):
             raise SystemExit(f"{tool} returned other lines than asked for, or a wrong total")
 
     rows, peak = measure_calls(bench, path.parent, ["read_file", "linux_fs_read"], arguments, check)
-    head = ["tool", "first call, median (min)", "second call, median (min)", "peak resident (VmHWM)"]
+    head = ["tool", "first call, median (min)", "second call, median (min)", "peak of private memory (PSS)"]
     return "\n\n".join([
         table(head, rows),
         f"The file: {FILE_BYTES >> 20:,} MiB, {total:,} lines, in the page cache. Both tools pass over all of it: the "
         "answer carries the true number of lines and the tag of the whole content.",
-        f"Target < 40 MB resident: {verdict(peak < MEMORY_TARGET)}. The call: `{json.dumps(arguments)}`.",
+        f"Target < 40 MB private: {verdict(peak < MEMORY_TARGET)}. The call: `{json.dumps(arguments)}`.",
     ])
 
 
@@ -63,7 +63,7 @@ def measure_list(bench):
         row.insert(1, f"{pages[row[0].strip('`')]:,}")
     head = [
         "tool", "entries on the first page", "first call, median (min)", "second call, median (min)",
-        "peak resident (VmHWM)",
+        "peak of private memory (PSS)",
     ]
     return "\n\n".join([
         table(head, rows),
@@ -73,7 +73,7 @@ def measure_list(bench):
 
 
 def measure_retained(bench):
-    """What stays resident when the calls are over."""
+    """What memory the calls take, and what is left of it when they are over."""
     folder = make_folder()
     calls = {
         "`list_dir`": ("list_dir", {"path": folder.name}),
@@ -89,18 +89,26 @@ def measure_retained(bench):
         with scratch() as state:
             command = [*bench.llmc_mcp(root), "--set", f'mcp.docker.data_volume="{state}"']
             with Server(command) as server:
-                for _ in range(REPEATS):
-                    server.call(tool, **arguments)
-                busy = server.memory()
+                with PeakMemory(server.process.pid) as peak:
+                    for _ in range(REPEATS):
+                        server.call(tool, **arguments)
                 time.sleep(REST_SECONDS)
-                rows.append([name, megabytes(busy["peak"]), megabytes(server.memory()["rss"])])
-    return table([f"{REPEATS} calls of", "peak resident", f"resident {REST_SECONDS} s later"], rows)
+                rest = server.memory()
+                rows.append([name, shown(peak.private, peak.pss), shown(rest["private"], rest["pss"])])
+    return table([f"{REPEATS} calls of", "peak of private memory (PSS)", f"{REST_SECONDS} s later"], rows)
+
+
+def shown(private, pss):
+    return f"{megabytes(private)} ({megabytes(pss)})"
 
 
 def measure_calls(bench, root, tools, arguments, check):
-    """Calls each tool twice in a fresh server, again and again; a row for each tool, and the highest peak."""
+    """Calls each tool twice in a fresh server, again and again; a row for each tool, and the highest peak.
+
+    A third call is the one whose memory is looked at.
+    """
     times = {tool: ([], []) for tool in tools}
-    peaks = {tool: [] for tool in tools}
+    peaks = {tool: (0, 0) for tool in tools}
     for _ in range(bench.runs):
         for tool in tools:
             # A state folder of its own: the handles of hundreds of runs are no part of the picture.
@@ -111,9 +119,11 @@ def measure_calls(bench, root, tools, arguments, check):
                         text, taken = server.call(tool, **arguments)
                         seconds.append(taken)
                         check(tool, text)
-                    peaks[tool].append(server.memory()["peak"])
-    rows = [[f"`{tool}`", *map(median_and_min, times[tool]), megabytes(max(peaks[tool]))] for tool in tools]
-    return rows, max(max(values) for values in peaks.values())
+                    with PeakMemory(server.process.pid) as peak:
+                        server.call(tool, **arguments)
+                    peaks[tool] = max(peaks[tool], (peak.private, peak.pss))
+    rows = [[f"`{tool}`", *map(median_and_min, times[tool]), shown(*peaks[tool])] for tool in tools]
+    return rows, max(private for private, _ in peaks.values())
 
 
 def line_of_file(number):

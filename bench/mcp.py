@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -72,24 +73,8 @@ class Server:
         return text, seconds
 
     def memory(self):
-        """Resident, proportional and peak resident memory in bytes, summed over the server and its children."""
-        total = {"rss": 0, "pss": 0, "peak": 0}
-        for pid in tree(self.process.pid):
-            try:
-                status = fields(f"/proc/{pid}/status")
-            except FileNotFoundError:
-                continue
-            if "VmRSS" not in status:
-                # A process that has ended and waits to be collected.
-                continue
-            total["rss"] += status["VmRSS"]
-            total["peak"] += status["VmHWM"]
-            try:
-                total["pss"] += fields(f"/proc/{pid}/smaps_rollup")["Pss"]
-            except PermissionError:
-                # The server hides its memory from its user; root may look.
-                total["pss"] += status["VmRSS"]
-        return total
+        """Private and proportional memory of the server and its children; see `memory_of`."""
+        return memory_of(self.process.pid)
 
     def cpu_seconds(self):
         """Time on a processor so far, in user and kernel mode, of all threads."""
@@ -114,12 +99,66 @@ class Server:
         self.close()
 
 
+def memory_of(*pids):
+    """Private and proportional memory in bytes, summed over processes and all that descend from them.
+
+    Private pages are those that no other process maps; the proportional size has a share of the others, such as those of an
+    executable that runs twice. A server hides its memory from its own user, so that only root can ask.
+    """
+    total = {"private": 0, "pss": 0}
+    for pid in (child for pid in pids for child in tree(pid)):
+        try:
+            sizes = fields(f"/proc/{pid}/smaps_rollup")
+        except (FileNotFoundError, ProcessLookupError):
+            # It has ended.
+            continue
+        except PermissionError:
+            raise SystemExit("the memory of a server can be read by root only") from None
+        total["private"] += sizes["Private_Clean"] + sizes["Private_Dirty"]
+        total["pss"] += sizes["Pss"]
+    return total
+
+
+class PeakMemory:
+    """The most memory of a process and all that descend from it during a `with` block.
+
+    It is looked at again and again, which takes time of that process: not for a block whose time is measured.
+    """
+
+    SAMPLE_SECONDS = 0.005
+
+    def __init__(self, pid):
+        self.pid = pid
+        self.private = self.pss = 0
+        self.is_over = threading.Event()
+        self.thread = threading.Thread(target=self.sample)
+
+    def sample(self):
+        while True:
+            now = memory_of(self.pid)
+            self.private, self.pss = max(self.private, now["private"]), max(self.pss, now["pss"])
+            if self.is_over.wait(self.SAMPLE_SECONDS):
+                return
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.is_over.set()
+        self.thread.join()
+
+
 def tree(pid):
     """A process and all that descend from it."""
     found = [pid]
     for parent in found:
         for children in Path(f"/proc/{parent}/task").glob("*/children"):
-            found.extend(int(child) for child in children.read_text().split())
+            try:
+                found.extend(int(child) for child in children.read_text().split())
+            except (FileNotFoundError, ProcessLookupError):
+                # The thread has ended.
+                continue
     return found
 
 

@@ -106,8 +106,8 @@ def measure_patterns(bench, copies, index):
     notes = [
         f"The tree: {files:,} files searched ({left_out} left out), {copies} copies of the crate sources in Cargo's "
         "registry, all in the page cache.",
-        f"The server after all these searches: {memory['rss'] / 1e6:.0f} MB resident, "
-        f"{memory['peak'] / 1e6:.0f} MB at its peak.",
+        f"The server after all these searches: {memory['private'] / 1e6:.0f} MB of private memory, "
+        f"{memory['pss'] / 1e6:.0f} MB proportional (PSS).",
         "The commands: `linux_search_content " + shown(arguments) + "` to a running `llmc mcp --mode classic`; "
         "`" + " ".join(["rg", *ripgrep(bench, "PATTERN", False)[1:]]) + "` in the tree (`--fixed-strings` for the "
         "literal) into a pipe that is read to its end.",

@@ -22,7 +22,7 @@ sys.dont_write_bytecode = True
 
 import peers
 import search
-from mcp import Server
+from mcp import PeakMemory, Server
 
 FILES_PER_FOLDER = 100
 SOURCE_BYTES = 256 << 20
@@ -85,14 +85,15 @@ def make_tree(root, count):
 def measure_build(bench):
     started = time.perf_counter()
     process = subprocess.Popen([str(bench.llmc), "rag", "index"], cwd=search.TREE, stdout=subprocess.DEVNULL)
-    _, status, used = os.wait4(process.pid, 0)
+    with PeakMemory(process.pid) as peak:
+        _, status, used = os.wait4(process.pid, 0)
     if status != 0:
         raise SystemExit("the index was not built")
     part = search.TREE / ".llmc"
     size = sum(path.stat().st_size for path in part.glob("**/trigrams/*"))
     return (
         f"`llmc rag index`: {time.perf_counter() - started:.0f} s, {used.ru_utime + used.ru_stime:.0f} s of processor time, "
-        f"{used.ru_maxrss / 1e3:.0f} MB at its peak; the trigrams take {size / 1e6:.0f} MB."
+        f"{peak.private / 1e6:.0f} MB of private memory at its peak ({peak.pss / 1e6:.0f} MB PSS); the trigrams take {size / 1e6:.0f} MB."
     )
 
 
@@ -115,8 +116,8 @@ def measure_edit(bench):
             path.write_bytes(text)
         times.sort()
         return (
-            f"The server that keeps the index: {memory['rss'] / 1e6:.0f} MB resident at rest, {memory['peak'] / 1e6:.0f} MB at its "
-            f"peak. A search right after an edit shows it, and takes {times[len(times) // 2] * 1e3:.0f} ms (median)."
+            f"The server that keeps the index: {memory['private'] / 1e6:.0f} MB of private memory at rest, "
+            f"{memory['pss'] / 1e6:.0f} MB proportional (PSS). A search right after an edit shows it, and takes {times[len(times) // 2] * 1e3:.0f} ms (median)."
         )
 
 

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import re
 import resource
 import signal
 import subprocess
@@ -11,7 +10,7 @@ import time
 import urllib.request
 from pathlib import Path
 
-from mcp import scratch
+from mcp import memory_of, scratch
 from report import table, verdict
 
 SECONDS = 8
@@ -76,8 +75,8 @@ def throughput(bench, root):
         f"No-op requests reach {share:.0%} of the bare handler, {gated:.0%} through every gate; target ≥ 60 %: "
         f"{verdict(min(share, gated) >= 0.6)}. p99 at half that load: {late:.1f} ms; target ≤ 20 ms: "
         f"{verdict(late <= 20)}. {CONNECTIONS} connections; client and server share {len(os.sched_getaffinity(0))} cores.",
-        f"Resident memory after {sum(one['requests'] for runs in (got['health'], got['invoke']) for one in runs):,} "
-        f"requests: {memory / 1e6:.0f} MB.",
+        f"Private memory after {sum(one['requests'] for runs in (got['health'], got['invoke']) for one in runs):,} "
+        f"requests: {memory}.",
     ]
 
 
@@ -94,8 +93,8 @@ def rate(bench, root):
     exact = all(9 <= count <= 11 for count in sustained) and others == 0
     return [
         f"`rate_limit_rps = 10`, `rate_limit_burst = 20`, an open-loop client at 100 a second: {passed[0]} pass in the first "
-        f"second, then {min(sustained)} to {max(sustained)} in each; all the rest get 429: {verdict(exact)}. Resident memory "
-        f"{before / 1e6:.0f} MB before, {after / 1e6:.0f} MB after."
+        f"second, then {min(sustained)} to {max(sustained)} in each; all the rest get 429: {verdict(exact)}. Private memory "
+        f"{before} before, {after} after."
     ]
 
 
@@ -143,8 +142,8 @@ def leaving(bench, root):
     met = processes == 0 and end[0] <= base[0] and set(again["statuses"]) == {"200"}
     return [
         f"{calls:,} clients that leave in mid-call, in {took:.0f} s: {quiet:.1f} s later "
-        f"{processes} of their processes are left, {end[0] - base[0]:+d} descriptors, and every place is free: {verdict(met)}. Resident "
-        f"memory {base[1] / 1e6:.0f} MB before, {end[1] / 1e6:.0f} MB after."
+        f"{processes} of their processes are left, {end[0] - base[0]:+d} descriptors, and every place is free: {verdict(met)}. Private "
+        f"memory {base[1]} before, {end[1]} after."
     ]
 
 
@@ -174,8 +173,9 @@ class Serving:
         return time.perf_counter() - started
 
     def memory(self):
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(re.search(r"VmRSS:\s+(\d+) kB", status).group(1)) * 1024
+        """Private memory, and the proportional size beside it."""
+        memory = memory_of(self.process.pid)
+        return f"{memory['private'] / 1e6:.0f} MB ({memory['pss'] / 1e6:.0f} MB PSS)"
 
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))

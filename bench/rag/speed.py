@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from mcp import Server  # noqa: E402
+from mcp import PeakMemory, Server  # noqa: E402
 
 QUESTIONS = 1000
 CHANGES = 40
@@ -75,14 +75,6 @@ def changes(llmc, tree):
     return sorted(took)
 
 
-def anonymous(server):
-    """Memory that is not a mapped file, in bytes."""
-    for line in Path(f"/proc/{server.process.pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Anonymous:"):
-            return int(line.split()[1]) * 1024
-    return 0
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("llmc")
@@ -96,7 +88,10 @@ def main():
     load = os.getloadavg()[0]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.perf_counter()
-    subprocess.run(index, check=True, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(index, stdout=subprocess.DEVNULL)
+    with PeakMemory(process.pid) as peak:
+        if process.wait() != 0:
+            raise SystemExit("the index was not built")
     build = time.perf_counter() - started
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -108,7 +103,7 @@ def main():
     print(f"| source | {megabytes:.1f} MB, {stats['files']:,} files, {stats['chunks']:,} chunks; load average {load:.1f} |")
     if not options.keep:
         print(f"| build | {build:.1f} s, {cpu:.1f} CPU-s, {megabytes / build:.1f} MB/s, {stats['files'] / build:.0f} files/s |")
-        print(f"| peak memory of the build | {after.ru_maxrss * 1024 / 1e6:.0f} MB |")
+        print(f"| private memory of the build at its peak (PSS) | {peak.private / 1e6:.0f} MB ({peak.pss / 1e6:.0f} MB) |")
     print(f"| index | {stats['index_bytes'] / 1e6:.1f} MB, {stats['index_bytes'] / stats['bytes']:.2f} of the source |", flush=True)
     if options.build_only:
         return
@@ -127,8 +122,7 @@ def main():
     common = sorted(server.call("rag_search", query=COMMON[n % len(COMMON)])[1] * 1000 for n in range(150))
     print(f"| only very common words | p50 {at(common, .5):.1f} ms, p95 {at(common, .95):.1f} ms |")
     memory = server.memory()
-    print(f"| memory of the server | {memory['rss'] / 1e6:.0f} MB resident, {anonymous(server) / 1e6:.0f} MB of it not mapped files, "
-          f"peak {memory['peak'] / 1e6:.0f} MB |", flush=True)
+    print(f"| private memory of the server (PSS) | {memory['private'] / 1e6:.0f} MB ({memory['pss'] / 1e6:.0f} MB) |", flush=True)
     time.sleep(3)
     busy = server.cpu_seconds()
     time.sleep(IDLE)

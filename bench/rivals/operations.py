@@ -67,7 +67,7 @@ def measure(bench, plots):
 
 NOTE = (
     "{runs} calls of each, the servers taking turns; a fresh server for each operation. Time runs from the request to the "
-    "parsed answer; memory is the peak resident size, summed over the server's processes. LLMC in mode `classic`, which "
+    "parsed answer; memory is the private memory after them (in brackets the proportional size), summed over the server's processes. LLMC in mode `classic`, which "
     "has all these tools in one list. Desktop Commander's search is `start_search` and `get_more_search_results`. A dash: no tool for it."
 )
 
@@ -179,7 +179,11 @@ def cell(seconds, memory, name, kind):
     if (name, kind) not in seconds:
         return "–"
     taken = seconds[name, kind]
-    return f"{milliseconds(statistics.median(taken))}, {milliseconds(p95(taken))}; {megabytes(memory[name, kind]['peak'])}"
+    return f"{milliseconds(statistics.median(taken))}, {milliseconds(p95(taken))}; {shown(memory[name, kind])}"
+
+
+def shown(memory):
+    return f"{megabytes(memory['private'])} ({megabytes(memory['pss'])})"
 
 
 def goals(seconds):
