@@ -30,8 +30,8 @@ HERE = Path(__file__).resolve().parent
 FEATURES_RS = HERE.parents[2] / "crates/llmc-index/src/features.rs"
 CANDIDATES = 64
 # Questions of the training data do not have these, or always have the same.
-BY_HAND = {"provider_near", "verbatim", "quote", "file_named", "named", "test", "foreign", "foreign_page", "section", "text",
-           "type", "module", "lines", "declared"}
+BY_HAND = {"provider_near", "verbatim", "quote", "file_named", "named", "test", "foreign", "foreign_page", "text", "type",
+           "module", "declared"}
 PRIOR_STRENGTH = 0.02
 
 

@@ -11,8 +11,6 @@ pub(crate) enum Feature {
     Words,
     /// The part of that share that its name has.
     NameWords,
-    /// The part that its path has.
-    PathWords,
     /// The cosine of the question's and the unit's vector, less [`USUAL_COSINE`]; 0 without vectors.
     Near,
     /// The cosine by a provider's vectors.
@@ -35,15 +33,12 @@ pub(crate) enum Feature {
     Foreign,
     /// 1 for a generated page of documentation.
     ForeignPage,
-    /// 1 for a type, a module, a window of text, a section of a document.
+    /// 1 for a type, a module, a window of text.
     Type,
     Module,
     Text,
-    Section,
     /// The logarithm of how many units use its name.
     Users,
-    /// The logarithm of its lines.
-    Lines,
     /// 1 if it holds the question word for word.
     Verbatim,
     /// The logarithm of 1 and three times the share of a quoted text that it holds.
@@ -62,10 +57,9 @@ pub(crate) enum Feature {
 }
 
 /// The weights, with the names that `--explain` shows.
-pub(crate) const WEIGHTS: [(Feature, &str, f32); 29] = [
+pub(crate) const WEIGHTS: [(Feature, &str, f32); 26] = [
     (Feature::Words, "words", 1.0),
     (Feature::NameWords, "name_words", -0.1),
-    (Feature::PathWords, "path_words", 0.0),
     (Feature::Near, "near", 3.6),
     (Feature::ProviderNear, "provider_near", 1.5),
     (Feature::Coverage, "coverage", 1.1),
@@ -80,9 +74,7 @@ pub(crate) const WEIGHTS: [(Feature, &str, f32); 29] = [
     (Feature::Type, "type", -0.5),
     (Feature::Module, "module", -0.1),
     (Feature::Text, "text", -0.2),
-    (Feature::Section, "section", 0.0),
     (Feature::Users, "users", 0.04),
-    (Feature::Lines, "lines", 0.0),
     (Feature::Verbatim, "verbatim", 0.5),
     (Feature::Quote, "quote", 3.0),
     (Feature::FileNamed, "file_named", 1.0),

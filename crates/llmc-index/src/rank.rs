@@ -111,11 +111,10 @@ pub(crate) fn known_features(
         Origin::Vendored | Origin::Generated => mark(Feature::Foreign),
     }
     match unit.kind {
-        UnitKind::Function => {}
+        UnitKind::Function | UnitKind::Section => {}
         UnitKind::Type => mark(Feature::Type),
         UnitKind::Module => mark(Feature::Module),
         UnitKind::Text => mark(Feature::Text),
-        UnitKind::Section => mark(Feature::Section),
     }
     // What a page that a program wrote says, its source says too.
     if origin == Origin::Generated && unit.kind == UnitKind::Section {
@@ -140,8 +139,6 @@ pub(crate) fn known_features(
         features.set(Feature::AskedInName, share.min(1.0));
     }
     features.set(Feature::Users, (1.0 + users as f32).ln().min(MAX_USERS_LN));
-    let lines = unit.last.saturating_sub(unit.first) + 1;
-    features.set(Feature::Lines, (lines as f32).ln());
     features
 }
 
@@ -240,7 +237,6 @@ fn by_text(
     }
     features.set_words(candidate.share);
     features.set(Feature::NameWords, by_name);
-    features.set(Feature::PathWords, by_path);
     if let Some(vector) = &context.vector {
         sum.add_text(WordPlace::Name, &unit.symbol);
         for name in &unit.names {
