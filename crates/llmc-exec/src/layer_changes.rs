@@ -112,12 +112,6 @@ impl<'a> LayerChanges<'a> {
         Ok(changes)
     }
 
-    /// The writable place of that number.
-    pub fn place_path(&self, place: usize) -> Option<&std::path::Path> {
-        let place = self.layers.places.get(place);
-        place.map(|place| place.path.as_path())
-    }
-
     /// The host's directory of that number.
     pub fn place_dir(&self, place: usize) -> Option<&OwnedFd> {
         let place = self.layers.places.get(place);

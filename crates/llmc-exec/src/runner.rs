@@ -258,11 +258,6 @@ impl Runner {
         &self.programs.unresolved
     }
 
-    /// Whether every program may run, not only those of a list.
-    pub fn allows_any(&self) -> bool {
-        self.programs.any
-    }
-
     /// The program that a caller's `argv[0]` means in a working directory.
     ///
     /// # Errors

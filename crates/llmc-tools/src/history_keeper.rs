@@ -199,22 +199,6 @@ impl App {
     pub fn finish_recordings(&self) {
         self.history_keeper().background().close();
     }
-
-    /// Whether commands can be undone yet, in words; `None` where no history is wanted.
-    pub fn history_state(&self) -> Option<String> {
-        let keeper = self.history_keeper();
-        if !keeper.is_on() {
-            return None;
-        }
-        Some(match keeper.history() {
-            Err(why) => format!("not kept: {why}"),
-            Ok(history) => match history.state() {
-                HistoryState::Building { done } => format!("being built, {done} files so far"),
-                HistoryState::Ready { files } => format!("kept of {files} files"),
-                HistoryState::Off { why } => format!("of file tools only: {why}"),
-            },
-        })
-    }
 }
 
 /// Refuses a token whose list of tools does not have the history.

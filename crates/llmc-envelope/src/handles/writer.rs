@@ -4,7 +4,7 @@ use std::io;
 
 use super::blocks::{BLOCK, Packed, Packer};
 use super::rows::Record;
-use super::{Draft, Error, HandleId, HandleStore, Kept, Meta};
+use super::{Draft, Error, HandleId, HandleStore, Kept};
 
 /// A result in the making: write to it, then [`finish`](Self::finish) it.
 ///
@@ -46,11 +46,6 @@ impl HandleWriter {
     /// Bytes written so far.
     pub fn written(&self) -> u64 {
         self.record.total
-    }
-
-    /// Facts that are known only at the end, such as an exit code, may still be added.
-    pub fn meta_mut(&mut self) -> &mut Meta {
-        &mut self.draft.meta
     }
 
     /// Makes the result readable. When this returns, the handle outlives the process.

@@ -519,7 +519,6 @@ fn any_program() {
         .search_path
         .insert(0, world.workspace.join(".venv/bin"));
     let runner = Runner::open(settings).unwrap();
-    assert!(runner.allows_any());
     assert_eq!(world.run(&runner, &["tool"]).out, "from the workspace\n");
     assert_eq!(
         world.run(&runner, &["./.venv/bin/tool"]).out,
@@ -550,7 +549,6 @@ fn listed_program() {
     settings.allowlist = vec!["listed".to_owned(), "sh".to_owned()];
     settings.search_path.insert(0, home.dir.join(".cargo/bin"));
     let runner = Runner::open(settings).unwrap();
-    assert!(!runner.allows_any());
     let plant = "printf '#!/bin/sh\\necho planted\\n' > $HOME/.cargo/bin/listed";
     shell(world, &runner, RunOwner::default(), plant);
     assert_eq!(world.run(&runner, &["listed"]).out, "the real one\n");
