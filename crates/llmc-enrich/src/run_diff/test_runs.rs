@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use super::times;
 use crate::budget::plural;
 use crate::testrun::{FailureKind, Framework, TestFailure, TestRun};
 
@@ -254,7 +255,10 @@ fn new_tests(base: Option<&TestRun>, now: Option<&TestRun>) -> Vec<String> {
         .filter(|failure| is_uncollected(base.framework, failure))
         .map(|failure| failure.id.as_str())
         .collect();
-    let is_new = |id: &&String| !known.contains(id.as_str()) && !broken.contains(module(id));
+    // A name may hold the time of its run.
+    let timeless: HashSet<_> = known.iter().map(|id| times::left_out(id)).collect();
+    let is_known = |id: &str| known.contains(id) || timeless.contains(&times::left_out(id));
+    let is_new = |id: &&String| !is_known(id) && !broken.contains(module(id));
     let new: Vec<&String> = now.ran.iter().filter(is_new).collect();
     // A test that has parts ends as they do.
     let has_parts = |id: &&String| {

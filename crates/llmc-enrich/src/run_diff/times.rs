@@ -8,10 +8,10 @@ use regex::Regex;
 /// Says what the mark in a diff means.
 pub(super) const NOTE: &str = "(times, shown as <time>, are not compared)\n";
 
-/// Durations with a unit, and times of day.
+/// Durations with a unit, and times of day with their date.
 static TIMES: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r"\b(?:\d+(?:\.\d+)?(?:(?:ns|µs|us|ms|s)| (?:ms|s|secs?|seconds?))|\d\d:\d\d:\d\d(?:[.,]\d+)?)\b",
+        r"\b(?:\d+(?:\.\d+)?(?:(?:ns|µs|us|ms|s)| (?:ms|s|secs?|seconds?))|(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d(?:[.,]\d+)?Z?)\b",
     )
     .ok()
 });
@@ -34,6 +34,7 @@ mod tests {
             left_out("ok (372ms) in 5.02s, 3 seconds, 12 ms at 12:04:17.250"),
             "ok (<time>) in <time>, <time>, <time> at <time>"
         );
+        assert_eq!(left_out("cast 2026-11-19T22:17:10.315Z"), "cast <time>");
         for same in ["3 tests", "v1.2.3", "5 MB", "port 8080", "x5s", "12:04"] {
             assert_eq!(left_out(same), same);
         }

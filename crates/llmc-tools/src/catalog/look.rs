@@ -31,6 +31,11 @@ const MAX_NAMESAKES: usize = 3;
 const MAX_HEAD_LINES: usize = 12;
 /// Results of a search that are looked at.
 const SEARCHED: usize = 8;
+/// What tells a question from a list of names.
+const FUNCTION_WORDS: [&str; 24] = [
+    "a", "after", "an", "and", "are", "before", "by", "do", "does", "for", "from", "how", "in",
+    "is", "of", "on", "or", "that", "the", "to", "what", "when", "where", "with",
+];
 /// Bytes of a caller's line.
 const MAX_LINE_BYTES: usize = 160;
 
@@ -117,15 +122,16 @@ impl Found {
         }
     }
 
-    /// Looks up each word that is the name of a definition. In a sentence only what no other word looks like is taken for a name.
+    /// Looks up each word that is the name of a definition. In a question only what no other word looks like is taken for a name.
     fn add_names(&mut self, cx: &Cx, query: &str, stop: &CancelToken) -> Result<()> {
         let words: Vec<&str> = query
             .split([' ', ',', '\n', '\t'])
             .map(|word| word.trim_matches(['"', '\'', '`', '(', ')', ';']))
             .filter(|word| !word.is_empty())
             .collect();
-        let is_sentence = words.len() > 3;
-        let looks_like_name = |word: &str| {
+        let is_function_word = |word: &&str| FUNCTION_WORDS.contains(&word.to_lowercase().as_str());
+        let is_sentence = words.len() > 3 && words.iter().any(is_function_word);
+        let looks_like_name = |word: &str| -> bool {
             let inner = word.chars().skip(1);
             word.contains(['_', '.', ':', '#']) || inner.clone().any(char::is_uppercase)
         };
@@ -144,7 +150,8 @@ impl Found {
                     further.extend(found.ambiguous.iter().take(MAX_NAMESAKES).cloned());
                     definitions.push(found);
                 }
-                None => self.unknown.push((*name).to_owned()),
+                None if looks_like_name(name) => self.unknown.push((*name).to_owned()),
+                None => {}
             }
         }
         // Of several names each says where the others are meant; of one alone all that are called so may be.
