@@ -411,16 +411,33 @@ fn with_inline_tests(old: &[u8], now: &[u8]) -> Option<Vec<u8>> {
     Some([code, tests].concat())
 }
 
-/// Where the module of tests begins that ends a source.
+/// Where the module of tests begins that ends a source, with its attributes.
 fn inline_tests_start(source: &[u8]) -> Option<usize> {
-    const MARK: &[u8] = b"\n#[cfg(test)]\n";
-    let starts = source.windows(MARK.len()).enumerate().rev();
-    let (start, _) = starts.into_iter().find(|(_, part)| *part == MARK)?;
-    let module = &source[start + MARK.len()..];
-    let is_module = module.starts_with(b"mod ") || module.starts_with(b"pub(crate) mod ");
-    let line = module.split(|byte| *byte == b'\n').next()?;
-    (is_module && line.ends_with(b"{") && source.trim_ascii_end().ends_with(b"\n}"))
-        .then_some(start)
+    if !source.trim_ascii_end().ends_with(b"\n}") {
+        return None;
+    }
+    let mut start = None;
+    let mut attributes = None;
+    let mut offset = 0;
+    for line in source.split_inclusive(|byte| *byte == b'\n') {
+        if line.starts_with(b"#[") {
+            let (_, are_of_tests) = attributes.get_or_insert((offset, false));
+            *are_of_tests |= line.starts_with(b"#[cfg(") && contains(line, b"test");
+        } else {
+            let is_module = line.starts_with(b"mod ") || line.starts_with(b"pub(crate) mod ");
+            let opens = line.trim_ascii_end().ends_with(b"{");
+            if let (Some((at, true)), true) = (attributes, is_module && opens) {
+                start = Some(at);
+            }
+            attributes = None;
+        }
+        offset += line.len();
+    }
+    start
+}
+
+fn contains(line: &[u8], word: &[u8]) -> bool {
+    line.windows(word.len()).any(|part| part == word)
 }
 
 /// The directory whose repository a base is looked for in: the nearest one upwards with a repository of its own.
@@ -617,7 +634,9 @@ mod tests {
             let text = with_inline_tests(old.as_bytes(), now.as_bytes())?;
             Some(String::from_utf8(text).unwrap())
         };
-        let tests = |body: &str| format!("\n#[cfg(test)]\nmod tests {{\n    {body}\n}}\n");
+        let tests = |body: &str| {
+            format!("\n#[cfg(test)]\n#[cfg(feature = \"x\")]\nmod tests {{\n    {body}\n}}\n")
+        };
         let source = |code: &str, body: &str| format!("{code}\n{}", tests(body));
         assert_eq!(
             spliced(&source("old", "a"), &source("new", "b")),

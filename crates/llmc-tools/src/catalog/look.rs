@@ -140,9 +140,13 @@ impl Found {
             is_symbol && (!is_sentence || looks_like_name(word))
         });
         let names: Vec<&str> = names.take(MAX_NAMES).collect();
+        let is_only_name = names.len() == 1;
+        let (clear, plain): (Vec<&str>, Vec<&str>) = names
+            .into_iter()
+            .partition(|name| is_only_name || looks_like_name(name));
         let mut definitions: Vec<Inspection> = Vec::new();
         let mut further: Vec<String> = Vec::new();
-        for name in &names {
+        for name in &clear {
             stop.check()?;
             // What no definition is called is searched for.
             match inspect_name(cx, name, stop) {
@@ -158,10 +162,14 @@ impl Found {
         let files: HashSet<String> = definitions.iter().map(|found| found.path.clone()).collect();
         for other in further {
             if let Ok(found) = inspect(cx, &other, stop)
-                && (names.len() == 1 || files.contains(&found.path))
+                && (is_only_name || files.contains(&found.path))
             {
                 definitions.push(found);
             }
+        }
+        for word in plain {
+            stop.check()?;
+            definitions.extend(definitions_of_word(cx, word, &files, stop));
         }
         for found in &definitions {
             let is_around = |other: &&Inspection| is_inside(&other.src, &found.src);
@@ -319,6 +327,28 @@ fn is_inside(part: &str, whole: &str) -> bool {
 fn is_path(name: &str) -> bool {
     let file = name.split("::").next().unwrap_or_default();
     file.contains(['/', '.'])
+}
+
+/// The definitions that a plain word means beside names: those in the files of the names, else its own if it has few.
+fn definitions_of_word(
+    cx: &Cx,
+    word: &str,
+    files: &HashSet<String>,
+    stop: &CancelToken,
+) -> Vec<Inspection> {
+    let Ok(found) = inspect(cx, word, stop) else {
+        return Vec::new();
+    };
+    let is_near = |place: &String| files.contains(place.split('#').next().unwrap_or(place));
+    let others = found.ambiguous.iter().filter(|other| is_near(other));
+    let mut near: Vec<Inspection> = others
+        .take(MAX_NAMESAKES)
+        .filter_map(|other| inspect(cx, other, stop).ok())
+        .collect();
+    if is_near(&found.path) || (near.is_empty() && found.ambiguous.len() < MAX_NAMESAKES) {
+        near.insert(0, found);
+    }
+    near
 }
 
 /// A definition by its name. Of a name with the modules that it is imported from, the last part is the definition's and the one
