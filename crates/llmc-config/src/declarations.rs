@@ -499,8 +499,6 @@ settings! {
         max_connections: u64 = int(1..=500, 8).security(),
         /// Seconds that tokens of the database still count when the database cannot be reached.
         token_grace_s: u64 = int(0..=86_400, 60).security(),
-        /// Days that the analysis of a source is kept for other machines after its last use.
-        unit_days: u64 = int(1..=3650, 60).security(),
     }
 
     /// Where state is kept, for containers.

@@ -25,7 +25,6 @@ use crate::contents::{OpenTrigrams, TrigramPass};
 use crate::error::{Error, Result};
 use crate::live::LiveLimits;
 use crate::progress::IndexProgress;
-use crate::shared_units::SharedUnits;
 use crate::text::{TextIndex, TextSearcher};
 use crate::update::{self, IdleWriter, UpdateReport, UpdateWriter};
 use crate::vectors::Embedder;
@@ -65,8 +64,6 @@ pub struct Index {
     pub(crate) tree: Mutex<Option<Arc<WatchedTree>>>,
     /// How a question searches files while the index is built.
     pub(crate) limits_during_build: LiveLimits,
-    /// What other machines have parsed.
-    shared_units: Option<Arc<SharedUnits>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
@@ -102,21 +99,7 @@ impl Index {
             unsettled: Mutex::default(),
             tree: Mutex::default(),
             limits_during_build: LiveLimits::DURING_BUILD,
-            shared_units: None,
         }
-    }
-
-    /// Uses what other machines have parsed, and lets them use what this one parses.
-    #[must_use]
-    pub fn with_shared_units(mut self, units: SharedUnits) -> Self {
-        self.shared_units = Some(Arc::new(units));
-        self
-    }
-
-    /// Waits until other machines can use what this one has parsed; false if that is not so after this time.
-    pub fn finish_uploads(&self, wait: Duration) -> bool {
-        let units = self.shared_units.as_ref();
-        units.is_none_or(|units| units.finish_uploads(wait))
     }
 
     /// Sets how long a question may pass over files that are not indexed while the index is built; a second otherwise.
@@ -174,18 +157,11 @@ impl Index {
             let writer = UpdateWriter::open(&self.paths)?;
             let trigrams = Arc::new(TrigramPass::open(&self.paths, roots.workspace()));
             self.progress.begin();
-            let shared = self.shared_units.as_ref();
-            let done = writer.update_all(roots, &self.progress, &trigrams, shared, stop);
+            let done = writer.update_all(roots, &self.progress, &trigrams, stop);
             self.note_unsettled(&trigrams);
             self.progress.end();
             done
         });
-        if let (Ok(done), Some(_)) = (&done, &self.shared_units)
-            && done.parsed + done.shared > 0
-        {
-            let (parsed, shared) = (done.parsed, done.shared);
-            tracing::info!(parsed, shared, "index updated with the shared store");
-        }
         if let Err(Error::Full(_)) = done {
             self.remove_incomplete();
         }
@@ -257,9 +233,8 @@ impl Index {
     pub fn update_files(&self, roots: &Roots, paths: &[String]) -> Result<UpdateReport> {
         self.record_failure(|| {
             let kept = self.idle_writer().take();
-            let shared = self.shared_units.as_ref();
             let (updated, kept) =
-                UpdateWriter::reopen(&self.paths, kept)?.update_some(roots, paths, shared)?;
+                UpdateWriter::reopen(&self.paths, kept)?.update_some(roots, paths)?;
             *self.idle_writer() = kept;
             Ok(updated)
         })

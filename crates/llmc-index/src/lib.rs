@@ -24,8 +24,7 @@
 //!
 //! One process of those that serve a workspace keeps the index current (`builder`), and one process writes at a time
 //! (`update`, with files made ready by `prepare`, within a `byte_limit`, and sorted by `classify`), under a lock and
-//! in steps that survive a kill; any number read. Where servers share a database, what one has parsed is parsed by no other
-//! (`shared_units`, asked for in a `unit_batch`). A damaged index, or one of another version, is built again; until then,
+//! in steps that survive a kill; any number read. A damaged index, or one of another version, is built again; until then,
 //! and where it cannot be written, questions are answered from the files themselves (`live`). A source over which its parser
 //! crashes is split into windows and named in the statistics. `watch` follows the files while a server runs. `contents` keeps
 //! the trigrams of all files in the same walk, for searches by content.
@@ -69,14 +68,12 @@ mod quotes;
 mod rank;
 mod resolve;
 mod search;
-mod shared_units;
 mod snippet;
 mod source;
 mod stack_trace;
 mod stats;
 mod symbols;
 mod text;
-mod unit_batch;
 mod units;
 mod update;
 mod uses;
@@ -97,7 +94,6 @@ pub use locate::DefinitionPlace;
 pub use plan::{ReadingPlan, ReadingStep};
 pub use progress::{IndexProgress, IndexedShare};
 pub use search::{SearchAnswer, SearchRequest, SearchScope};
-pub use shared_units::SharedUnits;
 pub use snippet::{OmittedHits, Snippet};
 pub use stats::IndexStats;
 pub use update::UpdateReport;

@@ -40,17 +40,6 @@ pub(crate) struct PreparedFile {
     pub(crate) words: Vec<UnitWords>,
     /// The id of the file's old version.
     pub(crate) old: Option<u64>,
-    pub(crate) origin: AnalysisOrigin,
-}
-
-/// Where the analysis of a file comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AnalysisOrigin {
-    /// The file is in no language that is parsed.
-    None,
-    Parser,
-    /// Another server, or an earlier version of the index, has parsed the same content.
-    SharedStore,
 }
 
 impl FileChange {
@@ -76,8 +65,8 @@ impl FileChange {
 /// A file whose content is not that of the index, read and not yet split.
 pub(crate) struct ReadFile {
     file: NewFile,
-    pub(crate) text: String,
-    pub(crate) language: Option<Language>,
+    text: String,
+    language: Option<Language>,
     old: Option<u64>,
 }
 
@@ -129,30 +118,20 @@ pub(crate) fn look_at(
 }
 
 impl ReadFile {
-    pub(crate) fn hash(&self) -> &ContentHash {
-        &self.file.hash
+    /// Parses and splits the file.
+    pub(crate) fn prepare(self) -> FileChange {
+        let analysis = self.analyze();
+        self.split(analysis)
     }
 
-    /// The language, if it takes a parser to split this file.
-    pub(crate) fn parsed_language(&self) -> Option<Language> {
-        self.language
-            .filter(|language| units::can_be_parsed(*language, &self.text))
-    }
-
-    /// Parses the file.
-    pub(crate) fn analyze(&self) -> Option<Result<SyntaxAnalysis, ParseFailure>> {
+    fn analyze(&self) -> Option<Result<SyntaxAnalysis, ParseFailure>> {
         let _lock =
             (self.text.len() >= LARGE_SOURCE_BYTES).then(|| llmc_host::lock(&LARGE_SOURCE_LOCK));
         self.language
             .map(|language| units::analyze(language, &self.text, units::MAX_PARSE_TIME))
     }
 
-    /// Splits the file by its analysis.
-    pub(crate) fn prepare(
-        self,
-        analysis: Option<Result<SyntaxAnalysis, ParseFailure>>,
-        origin: AnalysisOrigin,
-    ) -> FileChange {
+    fn split(self, analysis: Option<Result<SyntaxAnalysis, ParseFailure>>) -> FileChange {
         let ReadFile {
             mut file,
             text,
@@ -173,7 +152,6 @@ impl ReadFile {
             parts,
             words,
             old,
-            origin,
         }))
     }
 }
@@ -361,8 +339,7 @@ mod tests {
         let FileLook::Changed(read) = look_at("a.rs".to_owned(), file, &stat, None) else {
             panic!("a new file has changed");
         };
-        let analysis = read.analyze();
-        let change = read.prepare(analysis, AnalysisOrigin::Parser);
+        let change = read.prepare();
         assert!(change.bytes() > source.len(), "{}", change.bytes());
         let FileChange::Changed(prepared) = change else {
             panic!("a new file has changed");

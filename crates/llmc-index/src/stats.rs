@@ -28,8 +28,6 @@ pub struct IndexStats {
     pub passed: Vec<(&'static str, u64)>,
     /// Files that are split into windows because the parser crashed over them; at most a hundred.
     pub unparsed: Vec<String>,
-    /// How often a file was not parsed because the shared store had its analysis, since the index was begun.
-    pub shared_files: u64,
 }
 
 impl Index {
@@ -55,8 +53,6 @@ impl Index {
                     .map(|(why, count)| (why.as_str(), count))
                     .collect(),
                 unparsed: catalog.unparsed_files(MAX_UNPARSED_LISTED)?,
-                shared_files: u64::try_from(catalog.number("shared_files")?.unwrap_or(0))
-                    .unwrap_or(0),
             })
         });
         match counted {

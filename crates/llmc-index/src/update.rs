@@ -10,12 +10,11 @@
 
 mod change_finder;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -28,11 +27,9 @@ use crate::catalog::{Catalog, unit_id};
 use crate::contents::{TrigramPass, TrigramScratch};
 use crate::error::{Error, Result};
 use crate::index::{FileVersion, IndexPaths};
-use crate::prepare::{AnalysisOrigin, FileChange, FileLook, PreparedFile, look_at};
+use crate::prepare::{FileChange, FileLook, PreparedFile, look_at};
 use crate::progress::IndexProgress;
-use crate::shared_units::SharedUnits;
 use crate::text::{TextIndex, TextWriter, WriteScale};
-use crate::unit_batch::UnitBatch;
 use change_finder::{ChangeFinder, ChangeQueue, QueuedChange};
 
 /// A step is committed after this many files or bytes; a crash costs at most one step.
@@ -57,10 +54,6 @@ pub struct UpdateReport {
     pub removed: u64,
     /// Bytes of the new or changed files.
     pub bytes: u64,
-    /// Files that were parsed.
-    pub parsed: u64,
-    /// Files whose analysis came from the shared store.
-    pub shared: u64,
 }
 
 /// The text part is merged from this many segments on.
@@ -95,8 +88,6 @@ pub(crate) struct UpdateWriter {
     /// A step is committed after this time.
     step_time: Duration,
     report: UpdateReport,
-    /// Analyses from the shared store, since the index was begun.
-    shared_files: i64,
     _lock: File,
 }
 
@@ -171,7 +162,6 @@ impl UpdateWriter {
         };
         let mut writer = Self {
             paths: paths.clone(),
-            shared_files: catalog.number("shared_files")?.unwrap_or(0),
             catalog,
             text,
             size: WriteScale::Many,
@@ -234,9 +224,6 @@ impl UpdateWriter {
         self.generation += 1;
         self.catalog.set_number("generation", self.generation)?;
         self.catalog.set_number("updated", now())?;
-        if self.shared_files > 0 {
-            self.catalog.set_number("shared_files", self.shared_files)?;
-        }
         self.catalog.commit()?;
         self.step = None;
         let generation = self.generation;
@@ -251,7 +238,6 @@ impl UpdateWriter {
             parts,
             words,
             old,
-            origin,
         } = prepared;
         // What is not indexed is only a row.
         let bytes = match file.skipped {
@@ -270,14 +256,6 @@ impl UpdateWriter {
         }
         self.report.changed += 1;
         self.report.bytes += file.stamp.size;
-        match origin {
-            AnalysisOrigin::None => {}
-            AnalysisOrigin::Parser => self.report.parsed += 1,
-            AnalysisOrigin::SharedStore => {
-                self.report.shared += 1;
-                self.shared_files += 1;
-            }
-        }
         let is_full = self
             .step
             .as_ref()
@@ -342,7 +320,6 @@ impl UpdateWriter {
         roots: &Roots,
         progress: &Arc<IndexProgress>,
         trigrams: &Arc<TrigramPass>,
-        shared: Option<&Arc<SharedUnits>>,
         stop: &CancelToken,
     ) -> Result<UpdateReport> {
         let known = Arc::new(self.catalog.indexed_files()?);
@@ -356,11 +333,9 @@ impl UpdateWriter {
         }
         let (sender, receiver) = sync_channel::<QueuedChange>(MAX_QUEUED_FILES);
         let room = Arc::new(ByteLimit::new(MAX_QUEUED_BYTES));
-        let all_delivered = Arc::new(AtomicBool::new(true));
         let walking = {
             let (known, progress, stop) = (known.clone(), progress.clone(), stop.clone());
-            let (trigrams, shared) = (trigrams.clone(), shared.cloned());
-            let all_delivered = all_delivered.clone();
+            let trigrams = trigrams.clone();
             std::thread::Builder::new()
                 .name("index-walk".into())
                 .spawn(move || {
@@ -369,13 +344,10 @@ impl UpdateWriter {
                         scratch: TrigramScratch::default(),
                         known: known.clone(),
                         progress: progress.clone(),
-                        batch: UnitBatch::new(shared.clone()),
                         queue: ChangeQueue {
                             room: room.clone(),
                             sender: sender.clone(),
                         },
-                        stop: stop.clone(),
-                        all_delivered: all_delivered.clone(),
                     })
                 })?
         };
@@ -402,7 +374,7 @@ impl UpdateWriter {
             .join()
             .map_err(|_| Error::Unwritable("the walk failed".into()))??;
         failed?;
-        if !walked.complete || !all_delivered.load(Ordering::Relaxed) {
+        if !walked.complete {
             trigrams.finish(WalkExtent::Part);
             self.finish()?;
             stop.check()?;
@@ -428,14 +400,11 @@ impl UpdateWriter {
         mut self,
         roots: &Roots,
         paths: &[String],
-        shared: Option<&Arc<SharedUnits>>,
     ) -> Result<(UpdateReport, Option<IdleWriter>)> {
         self.size = WriteScale::Few;
         self.catalog.disable_auto_checkpoint()?;
         let mut seen = HashSet::new();
-        let mut batch = UnitBatch::new(shared.cloned());
-        // A file may wait in the batch, and must not be there twice.
-        for path in BTreeSet::from_iter(paths) {
+        for path in paths {
             let Some(known) = self.catalog.indexed_file(path)? else {
                 continue;
             };
@@ -446,17 +415,15 @@ impl UpdateWriter {
                         Ok(stat) => look_at(path.clone(), file, &stat, Some(&known)),
                         Err(_) => continue,
                     };
-                    match look {
-                        FileLook::Unchanged(found) => self.apply(found, &mut seen)?,
-                        FileLook::Changed(read) => {
-                            batch.add(read, |found| self.apply(found, &mut seen))?;
-                        }
-                    }
+                    let found = match look {
+                        FileLook::Unchanged(found) => found,
+                        FileLook::Changed(read) => read.prepare(),
+                    };
+                    self.apply(found, &mut seen)?;
                 }
                 Err(_) => self.remove_file(known.id)?,
             }
         }
-        batch.finish(|found| self.apply(found, &mut seen))?;
         self.close()?;
         let paths = self.paths.clone();
         let versions =

@@ -12,12 +12,6 @@ use crate::scopes::{
 };
 use crate::{Language, ParseGoal, SyntaxAnalysis};
 
-/// Increased with every change of what an analysis says about a source: by a grammar, its table or this encoding.
-const VERSION: i32 = 2;
-/// Servers that share analyses use those of this number only. Scripts inside of other files are read with another grammar
-/// where the build has it.
-pub const ANALYSIS_VERSION: i32 = 2 * VERSION + cfg!(feature = "heavy-grammars") as i32;
-
 /// The longest encoded analysis.
 pub const MAX_ANALYSIS_BYTES: usize = 32 << 20;
 

@@ -31,7 +31,7 @@ pub use budget::{ParseBudget, thread_cpu_time};
 pub use definitions::{
     Definition, DefinitionKind, SyntaxAnalysis, analyze, definitions, find_definitions, find_scopes,
 };
-pub use encoding::{ANALYSIS_VERSION, MAX_ANALYSIS_BYTES};
+pub use encoding::MAX_ANALYSIS_BYTES;
 pub use language::Language;
 pub use outline::{FileOutline, outline};
 pub use references::{Reference, ReferenceKind};

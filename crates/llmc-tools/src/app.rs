@@ -110,7 +110,7 @@ impl App {
             Err(error) => Err(error.to_string()),
         };
         let index_dir = usable_dir.clone().map(|dir| dir.join("index"));
-        let index = IndexKeeper::new(index_dir, database.clone());
+        let index = IndexKeeper::new(index_dir);
         let state = match state {
             Ok(state) => Some(Arc::new(state)),
             Err(error) => {

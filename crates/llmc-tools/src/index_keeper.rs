@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use llmc_config::{Config, EmbeddingProvider};
 use llmc_host::CancelToken;
-use llmc_index::{Index, IndexState, SharedUnits};
-use llmc_store::Database;
+use llmc_index::{Index, IndexState};
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -21,18 +20,15 @@ const STATE_MAX_AGE: Duration = Duration::from_millis(200);
 pub(crate) struct IndexKeeper {
     /// Where the index lies, or why there can be none.
     dir: Result<PathBuf, String>,
-    /// Where machines share what they have parsed.
-    database: Option<Database>,
     index: OnceLock<Index>,
     is_kept: AtomicBool,
     state: Mutex<Option<(Instant, IndexState)>>,
 }
 
 impl IndexKeeper {
-    pub(crate) fn new(dir: Result<PathBuf, String>, database: Option<Database>) -> IndexKeeper {
+    pub(crate) fn new(dir: Result<PathBuf, String>) -> IndexKeeper {
         IndexKeeper {
             dir,
-            database,
             index: OnceLock::new(),
             is_kept: AtomicBool::new(false),
             state: Mutex::default(),
@@ -42,14 +38,10 @@ impl IndexKeeper {
     /// The index; without a state directory there is none, and searches go over the files.
     pub(crate) fn index(&self, config: &Config) -> &Index {
         self.index.get_or_init(|| {
-            let mut index = match &self.dir {
+            let index = match &self.dir {
                 Ok(dir) => Index::at(dir),
                 Err(why) => Index::unavailable(why.clone()),
             };
-            if let Some(database) = &self.database {
-                let days = u32::try_from(config.mcp.store.unit_days).unwrap_or(u32::MAX);
-                index = index.with_shared_units(SharedUnits::new(database.clone(), days));
-            }
             if config.mcp.rag.embedding.provider == EmbeddingProvider::None {
                 return index.without_word_vectors();
             }

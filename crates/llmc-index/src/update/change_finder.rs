@@ -4,11 +4,10 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 
+use llmc_host::names;
 use llmc_host::walk::{self, FileVisitor, VisitOutcome};
-use llmc_host::{CancelToken, names};
 use rustix::fs::Stat;
 
 use crate::byte_limit::{ByteLimit, TakenBytes};
@@ -16,7 +15,6 @@ use crate::catalog::IndexedFile;
 use crate::contents::{TrigramPass, TrigramScratch};
 use crate::prepare::{FileChange, FileLook, look_at};
 use crate::progress::IndexProgress;
-use crate::unit_batch::UnitBatch;
 
 /// Finds changed files, on one thread of the walk.
 pub(super) struct ChangeFinder {
@@ -24,11 +22,7 @@ pub(super) struct ChangeFinder {
     pub(super) scratch: TrigramScratch,
     pub(super) known: Arc<HashMap<String, IndexedFile>>,
     pub(super) progress: Arc<IndexProgress>,
-    pub(super) batch: UnitBatch,
     pub(super) queue: ChangeQueue,
-    pub(super) stop: CancelToken,
-    /// False once a file that was visited does not come to the writer.
-    pub(super) all_delivered: Arc<AtomicBool>,
 }
 
 /// The way to the writer.
@@ -65,26 +59,13 @@ impl FileVisitor for ChangeFinder {
         let (trigrams, scratch) = (&self.trigrams, &mut self.scratch);
         trigrams.visit(file.path(), &fd, &stat, scratch);
         let known = self.known.get(&path);
-        let queue = &self.queue;
-        let sent = match look_at(path, File::from(fd), &stat, known) {
-            FileLook::Unchanged(change) => queue.send(change),
-            FileLook::Changed(read) => self.batch.add(read, |change| queue.send(change)),
+        let change = match look_at(path, File::from(fd), &stat, known) {
+            FileLook::Unchanged(change) => change,
+            FileLook::Changed(read) => read.prepare(),
         };
-        match sent {
+        match self.queue.send(change) {
             Ok(()) => VisitOutcome::Done,
             Err(QueueClosed) => VisitOutcome::Stopped,
-        }
-    }
-}
-
-impl Drop for ChangeFinder {
-    /// Delivers the files that still wait for the shared store.
-    fn drop(&mut self) {
-        let queue = &self.queue;
-        let is_ended = self.stop.is_cancelled() || std::thread::panicking();
-        let is_left_out = is_ended && !self.batch.is_empty();
-        if is_left_out || self.batch.finish(|change| queue.send(change)).is_err() {
-            self.all_delivered.store(false, Ordering::Relaxed);
         }
     }
 }

@@ -37,9 +37,6 @@ pub(super) struct IndexReport {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     parser_crashed_on: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("x-help" = "files that another machine had parsed"))]
-    parsed_elsewhere: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     last_error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     progress: Option<Progress>,
@@ -110,9 +107,6 @@ fn page(report: &IndexReport) -> String {
             report.parser_crashed_on.join(", ")
         );
     }
-    if let Some(count) = report.parsed_elsewhere {
-        let _ = writeln!(out, "parsed by other machines: {count} files");
-    }
     if let Some(why) = &report.last_error {
         let _ = writeln!(out, "{why}");
     }
@@ -142,7 +136,6 @@ fn report(cx: &Cx) -> Result<IndexReport> {
         state,
         not_indexed: (!passed.is_empty()).then_some(Counts(passed)),
         parser_crashed_on: stats.unparsed,
-        parsed_elsewhere: (stats.shared_files > 0).then_some(stats.shared_files),
         last_error: index.failure(),
         progress: (state == IndexState::Building).then(|| Progress {
             done: progress.done(),

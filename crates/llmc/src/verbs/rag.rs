@@ -17,8 +17,6 @@ use crate::cli::{Common, RagVerb};
 
 /// How often a progress bar is drawn.
 const PROGRESS_REDRAW_INTERVAL: Duration = Duration::from_millis(25);
-/// How long a build from the shell waits until other machines can use what it has parsed.
-const UPLOAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest question read from standard input.
 const MAX_QUESTION_BYTES: u64 = 1 << 20;
 
@@ -167,12 +165,8 @@ fn index(common: &Common) -> Result<ExitCode, Failure> {
     let app = start_quietly(common)?;
     let (done, took) = update_with_progress(&app).map_err(Error::from)?;
     app.observer().close();
-    let elsewhere = match done.shared {
-        0 => String::new(),
-        shared => format!(", {} parsed by other machines", HumanCount(shared)),
-    };
     print(&format!(
-        "Indexed {} files ({} new or changed, {} read, {} removed{elsewhere}) in {:.2} s; index size {}",
+        "Indexed {} files ({} new or changed, {} read, {} removed) in {:.2} s; index size {}",
         HumanCount(done.files),
         HumanCount(done.changed),
         HumanBytes(done.bytes),
@@ -180,11 +174,6 @@ fn index(common: &Common) -> Result<ExitCode, Failure> {
         took.as_secs_f64(),
         HumanBytes(app.index().bytes()),
     ))?;
-    if !app.index().finish_uploads(UPLOAD_TIMEOUT) {
-        tracing::warn!(
-            "other machines will parse some files again: the shared store is away or slow"
-        );
-    }
     Ok(ExitCode::SUCCESS)
 }
 

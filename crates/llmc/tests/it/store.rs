@@ -235,30 +235,6 @@ fn what_a_machine_has_recorded_alone_is_copied_once() {
     assert_eq!(read["data"], "line 0\nline 1\nline 2");
 }
 
-/// The second machine parses nothing, and `rag_stats` says so.
-#[test]
-fn an_index_uses_what_another_machine_has_parsed() {
-    let Some(cluster) = TestCluster::shared() else {
-        return;
-    };
-    let url = cluster.database().url();
-    let files = "//- .git/HEAD\nref\n//- a.rs\npub fn alpha() { beta() }\n//- b.py\ndef beta():\n    return 1\n//- c.txt\nplain\n";
-    let build = || {
-        let machine = workspace(files).with_env("LLMC_MCP__STORE__URL", &url);
-        let built = machine.llmc(["rag", "index"]);
-        assert_eq!(built.code, Some(0), "{}", built.stderr);
-        let stats = machine.llmc(["rag", "stats", "--json"]).stdout;
-        let stats: Value = serde_json::from_str(&stats).unwrap();
-        (built.stdout, stats["parsed_elsewhere"].clone())
-    };
-    let (built, elsewhere) = build();
-    assert!(!built.contains("other machines"), "{built}");
-    assert_eq!(elsewhere, Value::Null);
-    let (built, elsewhere) = build();
-    assert!(built.contains("2 parsed by other machines"), "{built}");
-    assert_eq!(elsewhere, 2);
-}
-
 #[test]
 fn what_is_wrong_with_a_store_is_told_with_what_to_do() {
     let Some(cluster) = TestCluster::shared() else {
