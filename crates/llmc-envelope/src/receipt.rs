@@ -5,8 +5,6 @@
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, Serialize};
-
 use crate::cut::Extent;
 use crate::neutral::{acts, one_line};
 
@@ -17,7 +15,7 @@ pub(crate) const RECEIPT: &str = "# LLMC:";
 const MARKERS: [&str; 4] = ["LLMC:", "TE:", "TE_BEGIN_META", "TE_END_META"];
 
 /// The facts of one answer, in the order in which they are listed.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Receipt {
     parts: Vec<String>,
     /// Where the part about the handle goes.

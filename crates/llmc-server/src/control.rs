@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use llmc_observe::{CallReader, CallScope, TelemetryLocation};
-use llmc_tools::{App, Error, ErrorKind, LiveServer, Result, StopTarget};
+use llmc_tools::{App, Error, ErrorKind, Result, StopTarget};
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -342,32 +342,12 @@ pub fn ask_server(dir: &Path, id: &str, request: &ControlRequest) -> Result<Opti
     Ok(Some(answer["ok"].take()))
 }
 
-/// What every server of a workspace is doing, and the sessions of the last day, in the form of `/api/activity`. Servers on
-/// other machines are listed without their calls.
+/// What every server of a workspace on this machine is doing, and the sessions of the last day, in the form of
+/// `/api/activity`.
 pub fn workspace_activity(state_dir: &Path, telemetry: Option<&TelemetryLocation>) -> Value {
-    let mut servers = others(&state_dir.join("servers"), "");
-    if let Some(TelemetryLocation::Database(database)) = telemetry {
-        let live = llmc_tools::live_servers(database).unwrap_or_default();
-        let is_known = |id: &str| servers.iter().any(|server| server["id"] == id);
-        let further: Vec<Value> = (live.iter())
-            .filter(|server| !is_known(&server.id))
-            .map(listed)
-            .collect();
-        servers.extend(further);
-    }
+    let servers = others(&state_dir.join("servers"), "");
     let sessions = telemetry.map(|location| sessions(location, CallScope::All));
     json!({"servers": servers, "sessions": sessions.unwrap_or_default()})
-}
-
-/// What the database tells of a server on another machine.
-pub(crate) fn listed(server: &LiveServer) -> Value {
-    json!({
-        "id": server.id,
-        "machine": server.machine,
-        "version": server.version,
-        "uptime_s": server.uptime.as_secs(),
-        "seen_s": server.silence.as_secs(),
-    })
 }
 
 /// The state of every server but this one; of one that does not answer, why.

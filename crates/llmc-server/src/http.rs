@@ -3,7 +3,6 @@
 //! - `gates`: what every request passes, in order; `origin`, `tokens`, `rate`, `body` are the gates
 //! - `rest`, `api`, `calls`, `activity`, `history`, `streamable`, `dashboard`, `openapi`: the routes
 //! - `sessions`: signing in to the dashboard with a one-time link
-//! - `team`: what servers of one database ask each other
 //! - `error`: the body of every error
 //! - `metrics`: counters of requests
 //! - `listen`, `connection`, `connections`, `lifecycle`: sockets, one connection's bytes, all of them, start and end
@@ -35,7 +34,6 @@ mod rest;
 mod sessions;
 mod shared_tokens;
 mod streamable;
-mod team;
 mod token_file;
 mod token_strength;
 mod tokens;

@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 use tokio_postgres::Client;
 
 use crate::block_on::block_on;
-use crate::listen::{ListenSlot, Listener};
+use crate::listen::Listener;
 use crate::migrate::{self, MigrationReport};
 use crate::report::{self, DatabaseReport};
 use crate::tls::TlsMaker;
@@ -66,7 +66,6 @@ struct Inner {
     away: Mutex<Option<(Instant, Error)>>,
     /// When, and why, the database last refused a further connection.
     refused: Mutex<Option<(Instant, Error)>>,
-    listen: ListenSlot,
 }
 
 /// What exists from the first use on.
@@ -84,7 +83,6 @@ impl Database {
             started: OnceLock::new(),
             away: Mutex::new(None),
             refused: Mutex::new(None),
-            listen: ListenSlot::default(),
         }))
     }
 
@@ -136,13 +134,9 @@ impl Database {
         })
     }
 
-    /// Listens for notifications on this channel, on a connection that all listeners share. Connects to nothing yet.
+    /// Listens for notifications on this channel, on a connection of its own. Connects to nothing yet.
     pub fn listener(&self, channel: impl Into<String>) -> Listener {
         Listener::new(self.clone(), channel.into())
-    }
-
-    pub(crate) fn listen_slot(&self) -> &ListenSlot {
-        &self.0.listen
     }
 
     pub(crate) fn runtime_handle(&self) -> Result<Handle> {

@@ -27,7 +27,6 @@ use crate::processes::Processes;
 use crate::resources::Sidecars;
 use crate::rlm::{AnalysisShell, AnalysisState};
 use crate::script::Scripts;
-use crate::servers::ServerLink;
 use crate::shared_audit;
 use crate::shared_store::shared_database;
 use crate::shell::comparing::BaseResults;
@@ -76,8 +75,6 @@ pub struct App {
     session_id: String,
     server_id: String,
     running: RunningCalls,
-    /// What connects this process to the servers that share its database; set if it is one of them.
-    server_link: OnceLock<Arc<ServerLink>>,
     started: Instant,
 }
 
@@ -181,7 +178,6 @@ impl App {
             session_id: uuid::Uuid::new_v4().to_string(),
             server_id,
             running: RunningCalls::default(),
-            server_link: OnceLock::new(),
             started: Instant::now(),
             loaded,
         }))
@@ -242,10 +238,6 @@ impl App {
     /// Names this process among the servers of the workspace.
     pub fn server_id(&self) -> &str {
         &self.server_id
-    }
-
-    pub(crate) fn server_link_cell(&self) -> &OnceLock<Arc<ServerLink>> {
-        &self.server_link
     }
 
     /// The calls that this process is carrying out.

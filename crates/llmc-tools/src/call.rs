@@ -32,7 +32,7 @@ const GRACE: Duration = Duration::from_millis(800);
 /// Characters of an unknown tool's name that an error repeats.
 const MAX_NAME_CHARS: usize = 80;
 /// How often a long call says that it is still at work.
-pub(crate) const HEARTBEAT: Duration = Duration::from_secs(1);
+const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// Tells the client how far a long call is: seconds so far, and words.
 pub type Progress = Arc<dyn Fn(f64, &str) + Send + Sync>;
@@ -133,25 +133,8 @@ impl App {
             Ok(tool) => audit.begin(tool, &caller, &correlation_id).await,
             Err(error) => Err(error),
         };
-        let home = match admitted {
-            Ok(tool) => self.home_of(tool, &call).await.map(|home| (tool, home)),
-            Err(error) => Err(error),
-        };
-        let result = match home {
-            Ok((tool, Some(home))) => {
-                let running = self.running().begin(
-                    tool.name,
-                    &caller,
-                    args.recorded.as_deref(),
-                    &correlation_id,
-                    call.cancel.clone(),
-                );
-                let forwarded = self.forward(tool, call, &caller, home);
-                let result = forwarded.instrument(span).await;
-                drop(running);
-                result
-            }
-            Ok((tool, None)) => {
+        let result = match admitted {
+            Ok(tool) => {
                 let recording = self.record_call(tool, &call, script);
                 let running = self.running().begin(
                     tool.name,
@@ -188,25 +171,6 @@ impl App {
             .await;
         observe::record(self, &outcome, &caller, args, entry, started.elapsed());
         outcome
-    }
-
-    /// Carries out a call for another server, which finds out where it belongs, audits and records it.
-    pub(crate) async fn call_unrecorded(self: &Arc<App>, call: Call) -> Result<Sealed> {
-        let span = match (
-            &call.correlation_id,
-            self.config().mcp.observability.include_correlation_id,
-        ) {
-            (Some(id), true) => tracing::info_span!("call", correlation_id = id.as_str()),
-            _ => tracing::Span::none(),
-        };
-        let tool = self.admit(self.find_tool(&call.name), &call)?;
-        let caller = Arc::new(call.caller.clone());
-        let recording = self.record_call(tool, &call, None);
-        self.run_in_turn(tool, call, caller, recording, |tool, cx, args| {
-            (tool.run)(cx.for_other_server(), args)
-        })
-        .instrument(span)
-        .await
     }
 
     /// Whether this caller may call this tool at all.
@@ -387,7 +351,7 @@ impl App {
 }
 
 /// Waits for the next heartbeat; there is none for a call without progress, whose timer would only wake threads.
-pub(crate) async fn next_beat(beat: &mut Option<Interval>) {
+async fn next_beat(beat: &mut Option<Interval>) {
     match beat {
         Some(beat) => drop(beat.tick().await),
         None => std::future::pending().await,
@@ -395,7 +359,7 @@ pub(crate) async fn next_beat(beat: &mut Option<Interval>) {
 }
 
 /// Tells the client how far a call is, if it wants to know.
-pub(crate) fn tell(progress: &Option<Progress>, tool: &ToolDef, started: Instant, words: &str) {
+fn tell(progress: &Option<Progress>, tool: &ToolDef, started: Instant, words: &str) {
     let Some(progress) = progress else { return };
     let seconds = started.elapsed().as_secs_f64();
     let name = tool.name;

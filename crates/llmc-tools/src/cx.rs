@@ -10,7 +10,6 @@ use llmc_envelope::handles::{Draft, Payload};
 use llmc_exec::{ExecRequest, Process, RunOwner, Runner};
 use llmc_gateway::AskUser;
 use llmc_host::{CancelToken, OpenDir, Workspace};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -24,7 +23,7 @@ use crate::recording::{self, CallRecording};
 use crate::slots::CallSlot;
 
 /// Where a call came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Surface {
     /// An MCP client; the mode limits what it may call.
     Mcp,
@@ -37,7 +36,7 @@ pub enum Surface {
 }
 
 /// In which form the caller takes an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// Text for a model: bounded, with a receipt.
     Text,
@@ -164,8 +163,6 @@ pub(crate) struct Cx {
     slot: Weak<CallSlot>,
     /// What the call changes goes there.
     recording: Option<Arc<CallRecording>>,
-    /// Whether another server passed the call on.
-    is_for_other_server: bool,
     /// Tokens that the caller wants an answer to have at most.
     asked_tokens: Option<u64>,
     files: Workspace,
@@ -192,21 +189,8 @@ impl Cx {
             tool: "run_cmd",
             slot: Weak::new(),
             recording: None,
-            is_for_other_server: false,
             asked_tokens: None,
         }
-    }
-
-    /// The same for a call that another server passed on, which is about this server alone.
-    pub(crate) fn for_other_server(self) -> Cx {
-        Cx {
-            is_for_other_server: true,
-            ..self
-        }
-    }
-
-    pub(crate) fn is_for_other_server(&self) -> bool {
-        self.is_for_other_server
     }
 
     /// The same for a call whose changes are recorded.

@@ -7,7 +7,6 @@ use std::io;
 
 use llmc_envelope::neutral::{Ansi, neutralise};
 use llmc_envelope::receipt::{Receipt, escape};
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -46,7 +45,7 @@ pub struct ErrorRow {
 macro_rules! kinds {
     ($($kind:ident: $what:literal, $linux:expr, $rlm:expr, $te:expr, $http:literal, $http_code:literal, $exit:literal, $retry:literal;)*) => {
         /// A kind of failure.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum ErrorKind {
             $(#[doc = $what] $kind,)*
         }
@@ -128,7 +127,7 @@ impl ErrorKind {
 }
 
 /// A failed call: the kind of failure, what happened, and what to do next.
-#[derive(Debug, Clone, thiserror::Error, Serialize, Deserialize)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
     pub kind: ErrorKind,
@@ -147,7 +146,7 @@ pub struct Error {
 }
 
 /// What a failed script printed and did. The seal cuts what was printed.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone)]
 pub(crate) struct Transcript {
     /// Printed text.
     pub(crate) printed: String,

@@ -12,7 +12,6 @@
 //! - [`Processes`]: programs that outlive the call that started them
 //! - [`StopTarget`]: what runs now and can be ended; see [`App::activity`]
 //! - [`AnalysisShell`]: what the shell may ask of a recursive analysis, and no client
-//! - [`LiveServer`]: the servers that share a database; see [`App::join_servers`]
 //! - [`ConfinementSummary`]: what holds commands, and what does not, in one line
 //! - [`shared_database`]: the database that the servers of a team share
 //! - [`state`]: the state directory and its stores, looked at from outside
@@ -94,7 +93,6 @@ pub use render::AnswerImage;
 pub use rlm::AnalysisShell;
 pub use rlm::useless_model_prefix;
 pub use seal::{Facts, Sealed};
-pub use servers::{ControlHandler, LiveServer, live_servers};
 pub use shared_store::shared_database;
 pub use slots::{CallSlot, SlotPool};
 pub use tool::{Effect, ToolDef};

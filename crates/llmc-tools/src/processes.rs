@@ -18,7 +18,7 @@ use ulid::Ulid;
 
 use crate::cx::Caller;
 use crate::error::{Error, ErrorKind, Result};
-use crate::servers::on_server;
+use crate::servers::{on_server, process_elsewhere};
 use crate::shell::CommandWords;
 use crate::shell::spool::{SharedSpool, Spool};
 
@@ -40,7 +40,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_millis(1500);
 #[derive(Debug, Default)]
 pub struct Processes {
     state: Mutex<RegistryState>,
-    /// The server's name, which ids carry if other servers pass calls on to it.
+    /// The server's name, which ids carry where servers share a database.
     server: OnceLock<String>,
 }
 
@@ -82,6 +82,11 @@ impl Processes {
         let _ = self.server.set(server.to_owned());
     }
 
+    /// The server that ids carry.
+    pub(crate) fn server(&self) -> Option<&str> {
+        self.server.get().map(String::as_str)
+    }
+
     /// Starts a process, if its owner and the server have room for one more.
     pub(crate) fn start(
         &self,
@@ -105,7 +110,7 @@ impl Processes {
     }
 
     fn add(&self, mut entry: Entry) -> Result<Arc<Entry>> {
-        if let Some(server) = self.server.get() {
+        if let Some(server) = self.server() {
             entry.id = on_server(&entry.id, server);
         }
         let entry = Arc::new(entry);
@@ -129,6 +134,9 @@ impl Processes {
                 let message =
                     format!("{id}: a comparison, preview or test run, which has no input");
                 return Error::bad_args(message).hint(format!("run_cmd proc={id} waits on for it"));
+            }
+            if let Some(error) = self.server().and_then(|own| process_elsewhere(id, own)) {
+                return error;
             }
             Error::new(ErrorKind::NotFound, format!("{id}: no such process"))
                 .hint("linux_proc_list shows yours; an ended one is forgotten after a while")
@@ -359,7 +367,7 @@ impl Entry {
 }
 
 /// An id that no process has. Calls name it, so it is short; to others it does not exist, so it need not be secret.
-fn new_id(server: Option<&String>) -> String {
+fn new_id(server: Option<&str>) -> String {
     let random = Ulid::new().to_string().to_lowercase();
     let id = format!("p_{}", &random[random.len() - 8..]);
     match server {

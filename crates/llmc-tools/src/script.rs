@@ -31,8 +31,9 @@ use crate::stubs;
 pub(crate) use answer::ScriptOutput;
 use backend::Chosen;
 pub(crate) use host::Tools;
+pub(crate) use kept::MAX_IDLE;
 use kept::{Found, KeptProcesses};
-pub(crate) use sessions::{ScriptSessions, is_session_name, session_key};
+pub(crate) use sessions::{ScriptSessions, session_key};
 
 /// The name under which a script finds the tools.
 const MODULE: &str = "tools";
@@ -105,7 +106,6 @@ pub(crate) async fn run(cx: &Cx, script: Script) -> Result<ScriptOutput> {
         (Chosen::Embedded, Some(name)) => {
             let session = cx.app().scripts().sessions.enter(cx, name).await?;
             let (found, began) = match cx.app().scripts().kept.take(session.key()) {
-                // Another server had it since.
                 Found::Lost(why) => (None, lost(name, &why)),
                 Found::Running(_) | Found::Nothing => {
                     (session.load()?, format!("session {name} is new"))
@@ -393,11 +393,6 @@ fn limits(app: &App, timeout: Option<f64>) -> Result<(ScriptLimits, Option<Strin
 }
 
 impl Scripts {
-    /// Notes why this server does not have the variables of a session, which another one had.
-    pub(crate) fn lose_session(&self, key: &str, why: String) {
-        self.kept.lose(key, why);
-    }
-
     fn sandbox(&self, app: &App) -> &Sandbox {
         self.sandbox.get_or_init(|| {
             Sandbox::new(SandboxOptions {

@@ -23,10 +23,8 @@ use crate::recording::{NOT_UNDOABLE, undo_note};
 use crate::render::{AnswerImage, AnswerRoom, Layout, Render, Rendition, RestExtent, TeLayout};
 
 mod rest;
-mod sent;
 
 use rest::{StoredRest, rest_call, rest_note, rest_note_of, store};
-pub(crate) use sent::SentAnswer;
 
 /// A document up to this size is given even when the session's budget is spent: what stands for a larger one is no smaller.
 const MAX_BYTES_WHEN_SPENT: usize = 300;

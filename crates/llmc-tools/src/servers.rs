@@ -1,238 +1,205 @@
-//! The other servers that share this one's database, and calls that belong to one of them.
+//! Which of the servers that share a database has a background process or a script session.
 //!
-//! A background process and a script session live on the server that started them. A call that names one and reaches another
-//! server is written into the database for the server that has it; that server carries it out with the rights of
-//! its caller and writes the answer, which is passed on as it is. No server connects to another.
-//!
-//! - `home`: which server a call belongs to
-//! - `forward`: sending a call and waiting for its answer
-//! - `watcher`: the thread that hears from other servers
-//! - `store`: the rows; `wire`: what is written in them
-//!
-//! A forwarded call is never forwarded again. The server that the client asked counts, audits and records it.
+//! Both stay on the server that started them. A proxy sends the calls of one conversation to one server; a call that reaches
+//! another one all the same fails with the name of the server that has what it asks for. The id of a process holds that name.
+//! The name of a script session does not, so a row has the server that used it last.
 
-mod forward;
-mod home;
-mod store;
-mod watcher;
-mod wire;
-
-use std::collections::{HashMap, VecDeque};
-use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use llmc_observe::lock;
-use llmc_store::Database;
-use serde_json::Value;
-use tokio::runtime::Handle;
-use tokio::sync::oneshot;
-use tokio_util::sync::CancellationToken;
+use llmc_store::{Database, Row};
 
-use crate::activity::machine_name;
 use crate::app::App;
 use crate::error::{Error, ErrorKind, Result};
+use crate::script::MAX_IDLE;
 
-pub(crate) use home::{HomeArgument, on_server};
-use store::ServerStore;
-pub use store::{LiveServer, live_servers};
-use wire::ServerRequest;
-
-/// How long the end of a server waits until its row is removed.
+/// The longest name of a server; see `server_id`.
+const MAX_SERVER_NAME_BYTES: usize = 40;
+/// Stands between a process and the server that has it.
+const SERVER_MARK: char = '@';
+/// How long the end of a server waits until its rows are removed.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long after an outage of the database heartbeats may come late: two of them.
-const SETTLING_TIME: Duration = Duration::from_secs(6);
-/// How long another server may take to answer what a surface asks it.
-const CONTROL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Answers what surfaces of other servers ask. Runs on a thread that may wait.
-pub type ControlHandler = Box<dyn Fn(Value) -> Result<Value> + Send + Sync>;
+/// Sessions whose Python process has ended by now, wherever it was.
+const FORGET_SESSIONS: &str =
+    "DELETE FROM llmc.script_sessions WHERE used_at < clock_timestamp() - $1 * interval '1 second'";
+const CLAIM_SESSION: &str = "
+INSERT INTO llmc.script_sessions AS known (key, server) VALUES ($1, $2)
+ON CONFLICT (tenant, key) DO UPDATE SET used_at = clock_timestamp() WHERE known.server = excluded.server";
+const SESSION_SERVER: &str = "SELECT server FROM llmc.script_sessions WHERE key = $1";
+const LEAVE: &str = "DELETE FROM llmc.script_sessions WHERE server = $1";
 
-/// What connects this server to the others.
-pub(crate) struct ServerLink {
-    store: ServerStore,
-    own: String,
-    machine: String,
-    /// How long an unused script session is remembered.
-    session_ttl: Duration,
-    runtime: Handle,
-    /// Calls that other servers carry out for this one.
-    awaited: Mutex<HashMap<String, Awaited>>,
-    /// Calls that this server carries out for others.
-    running: Mutex<HashMap<String, CancellationToken>>,
-    /// Calls of others that were carried out last: one whose removal was lost in a crash of the database is not new.
-    finished: Mutex<VecDeque<String>>,
-    control: OnceLock<ControlHandler>,
-    /// Held while a heartbeat is written, so that none follows the removal of the row.
-    heartbeat: Mutex<()>,
-    has_left: AtomicBool,
-    /// Since when the database can be used without a break.
-    connected_since: Mutex<Option<Instant>>,
+/// The id of a process with the server that has it.
+pub(crate) fn on_server(proc_id: &str, server: &str) -> String {
+    format!("{proc_id}{SERVER_MARK}{server}")
 }
 
-/// A call that this server waits for.
-#[derive(Debug)]
-struct Awaited {
-    arrived: oneshot::Sender<Arrival>,
-    /// Whether its row has been written.
-    is_sent: bool,
+/// The server that an id names.
+fn server_of(proc_id: &str) -> Option<&str> {
+    let (_, server) = proc_id.strip_prefix("p_")?.split_once(SERVER_MARK)?;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    let fits = (1..=MAX_SERVER_NAME_BYTES).contains(&server.len()) && server.bytes().all(is_plain);
+    fits.then_some(server)
 }
 
-/// What has become of a call that another server was asked for.
-#[derive(Debug)]
-enum Arrival {
-    Answer(String),
-    /// The server is gone.
-    ServerGone,
-    /// The call is not in the database any more.
-    Lost,
-    /// The database is away.
-    Away(llmc_store::Error),
+/// Why this server does not have a process whose id names another one.
+pub(crate) fn process_elsewhere(proc_id: &str, own: &str) -> Option<Error> {
+    let server = server_of(proc_id).filter(|server| *server != own)?;
+    Some(elsewhere(proc_id, server, own).hint(
+        "only that server can be asked: the proxy should send it all calls of this session; if it has ended, the process has as well",
+    ))
 }
 
-impl fmt::Debug for ServerLink {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerLink")
-            .field("own", &self.own)
-            .finish_non_exhaustive()
-    }
-}
-
-impl ServerLink {
-    fn new(database: Database, own: &str, session_ttl: Duration, runtime: Handle) -> ServerLink {
-        ServerLink {
-            store: ServerStore::new(database, own),
-            own: own.to_owned(),
-            machine: machine_name(),
-            session_ttl,
-            runtime,
-            awaited: Mutex::default(),
-            running: Mutex::default(),
-            finished: Mutex::default(),
-            control: OnceLock::new(),
-            heartbeat: Mutex::default(),
-            has_left: AtomicBool::new(false),
-            connected_since: Mutex::default(),
-        }
-    }
-
-    /// Whether all servers have had the time to write a heartbeat since the database was away: until then a server without
-    /// one need not be gone.
-    fn knows_who_is_gone(&self) -> bool {
-        let since = *lock(&self.connected_since);
-        since.is_some_and(|since| since.elapsed() > SETTLING_TIME)
-    }
-
-    fn has_left(&self) -> bool {
-        self.has_left.load(Ordering::SeqCst)
-    }
-
-    /// Writes that this server is running, unless it is about to end.
-    fn write_heartbeat(&self) -> llmc_store::Result<()> {
-        let _writing = lock(&self.heartbeat);
-        match self.has_left() {
-            true => Ok(()),
-            false => self.store.heartbeat(&self.machine, self.session_ttl),
-        }
-    }
-
-    /// Works with the rows on a thread that may wait.
-    async fn with_store<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&ServerStore) -> llmc_store::Result<T> + Send + 'static,
-    ) -> llmc_store::Result<T> {
-        let store = self.store.clone();
-        let worked = self.runtime.spawn_blocking(move || work(&store)).await;
-        worked.unwrap_or_else(|panicked| Err(llmc_store::Error::Failed(panicked.to_string())))
-    }
+fn elsewhere(subject: &str, server: &str, own: &str) -> Error {
+    let message = format!("{subject} is on server {server}, and this is server {own}");
+    Error::new(ErrorKind::Unavailable, message).retry(false)
 }
 
 impl App {
-    /// Makes this process one of the servers that share the database: others learn that it is running, and calls are
-    /// passed on between them. Does nothing without a shared database.
-    pub fn join_servers(self: &Arc<App>, runtime: &Handle) {
-        let Some(database) = self.database().cloned() else {
-            return;
-        };
-        let ttl = self.config().mcp.handles.ttl();
-        let link = ServerLink::new(database, self.server_id(), ttl, runtime.clone());
-        let link = self.server_link_cell().get_or_init(|| Arc::new(link));
-        self.processes().name_server(self.server_id());
-        watcher::start(link.clone(), Arc::downgrade(self));
+    /// Makes this process one of the servers that share the database, and its name a part of the ids of processes. Does
+    /// nothing without a shared database.
+    pub fn join_servers(&self) {
+        if self.database().is_some() {
+            self.processes().name_server(self.server_id());
+        }
     }
 
-    /// Removes this server from the list of those that are running. Waits a second at most.
+    /// Lets other servers have the names of this one's script sessions. Waits a second at most.
     pub fn leave_servers(&self) {
-        let Some(link) = self.server_link().cloned() else {
+        let Some((database, own)) = self.shared_sessions() else {
             return;
         };
-        link.has_left.store(true, Ordering::SeqCst);
         let (done, is_done) = sync_channel(1);
         std::thread::spawn(move || {
-            let _writing = lock(&link.heartbeat);
-            if let Err(error) = link.store.leave() {
-                tracing::debug!(%error, "the row of this server stays until it has expired");
+            let left = database.transaction(async |tx| tx.execute(LEAVE, &[&own]).await);
+            if let Err(error) = left {
+                tracing::debug!(%error, "the script sessions of this server stay until they have expired");
             }
             let _ = done.send(());
         });
         let _ = is_done.recv_timeout(LEAVE_TIMEOUT);
     }
 
-    /// The servers that share the database and are running; none without a shared database. Blocks.
-    ///
-    /// # Errors
-    /// The database cannot be used.
-    pub fn live_servers(&self) -> Result<Vec<LiveServer>> {
-        match self.database() {
-            Some(database) => Ok(store::live_servers(database)?),
-            None => Ok(Vec::new()),
+    /// Makes this server the one that has a script session, unless another one has used it in the last half hour.
+    pub(crate) async fn claim_script_session(&self, name: &str, key: &str) -> Result<()> {
+        let Some((database, own)) = self.shared_sessions() else {
+            return Ok(());
+        };
+        let key = key.to_owned();
+        let claim = tokio::task::spawn_blocking(move || claim(&database, &key, &own));
+        let failed = |_| Error::new(ErrorKind::Internal, "the session was not looked for");
+        let other = claim.await.map_err(failed)?.map_err(|error| {
+            let error = Error::from(error);
+            let message = format!("which server has session {name}: {}", error.message);
+            Error { message, ..error }
+        })?;
+        match other {
+            None => Ok(()),
+            Some(server) => Err(
+                elsewhere(&format!("session {name}"), &server, self.server_id())
+                    .hint("use another session name; that server's variables cannot be had here"),
+            ),
         }
     }
 
-    /// Answers what surfaces of other servers ask this one with [`App::ask_server`] and [`App::tell_servers`].
-    pub fn answer_servers(&self, handler: ControlHandler) {
-        if let Some(link) = self.server_link() {
-            let _ = link.control.set(handler);
+    /// Where the servers of script sessions are recorded, and this one's name; none if it is not one of several.
+    fn shared_sessions(&self) -> Option<(Database, String)> {
+        let own = self.processes().server()?;
+        Some((self.database()?.clone(), own.to_owned()))
+    }
+}
+
+/// The server that has a session if it is another one than `own`.
+fn claim(database: &Database, key: &str, own: &str) -> llmc_store::Result<Option<String>> {
+    let idle = MAX_IDLE.as_secs_f64();
+    database.transaction(async |tx| {
+        tx.execute(FORGET_SESSIONS, &[&idle]).await?;
+        if tx.execute(CLAIM_SESSION, &[&key, &own]).await? > 0 {
+            return Ok(None);
         }
+        let row: Option<Row> = tx.query_opt(SESSION_SERVER, &[&key]).await?;
+        // Its server may have left in this moment: the transaction is run once more.
+        let row = row.ok_or(llmc_store::Error::Lost)?;
+        Ok(Some(row.try_get(0)?))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use llmc_store::{DatabaseSettings, DatabaseUrl, Tenant};
+    use llmc_testdb::{TestCluster, TestDatabase};
+
+    use super::*;
+
+    fn connect(database: &TestDatabase, tenant: &str) -> Database {
+        Database::new(DatabaseSettings {
+            url: DatabaseUrl::parse(&database.url()).unwrap(),
+            admin_url: None,
+            tenant: Tenant::parse(tenant).unwrap(),
+            max_connections: 4,
+        })
     }
 
-    /// Asks another server something that is no call of a tool. Blocks; must not be called on an async thread.
-    ///
-    /// # Errors
-    /// What it answers, or that it does not.
-    pub fn ask_server(&self, server: &str, request: Value) -> Result<Value> {
-        let link = self.server_link().ok_or_else(|| {
-            Error::new(
-                ErrorKind::NotFound,
-                "this process shares no store with servers",
-            )
-        })?;
-        let request = ServerRequest::Control(request);
-        let text = link.runtime.block_on(async {
-            let pending = link.send(server, &request, CONTROL_TIMEOUT).await?;
-            pending.answer_within(CONTROL_TIMEOUT).await
-        })?;
-        wire::read_control_answer(&text)
+    #[test]
+    fn an_id_names_its_server() {
+        let id = on_server("p_1a2b3c4d", "web-1-k3f9xq");
+        assert_eq!(id, "p_1a2b3c4d@web-1-k3f9xq");
+        assert_eq!(server_of(&id), Some("web-1-k3f9xq"));
+        let long = format!("p_1@{}", "x".repeat(41));
+        for other in ["p_1a2b3c4d", "p_1@", "x@web", "p_1@a b", "p_1@a'b", &long] {
+            assert_eq!(server_of(other), None, "{other}");
+        }
+        assert!(process_elsewhere(&id, "web-1-k3f9xq").is_none());
+        let error = process_elsewhere(&id, "web-2-aaaaaa").unwrap();
+        assert_eq!(error.kind, ErrorKind::Unavailable);
+        assert!(error.message.contains("on server web-1-k3f9xq"), "{error}");
     }
 
-    /// Tells every other server something, without an answer. Blocks.
-    pub fn tell_servers(&self, request: Value) {
-        let Some(link) = self.server_link() else {
+    #[test]
+    fn a_session_has_one_server_until_that_leaves_or_has_not_used_it_for_long() {
+        let Some(cluster) = TestCluster::shared() else {
             return;
         };
-        let told = wire::write_request(&ServerRequest::Control(request)).and_then(|request| {
-            link.store
-                .broadcast(&request, CONTROL_TIMEOUT)
-                .map_err(Error::from)
+        let made = cluster.database();
+        let database = connect(&made, "team");
+        let names = ["a", "b", "c", "d"];
+        let begin = Barrier::new(names.len());
+        let claims = std::thread::scope(|scope| {
+            let claiming = names.map(|name| {
+                let (database, begin) = (&database, &begin);
+                scope.spawn(move || {
+                    begin.wait();
+                    claim(database, "key", name).unwrap()
+                })
+            });
+            claiming.map(|claim| claim.join().unwrap())
         });
-        if let Err(error) = told {
-            tracing::debug!(%error, "a message to other servers could not be written");
+        let owner = claims.iter().position(Option::is_none);
+        let owner = owner.unwrap_or_else(|| panic!("{claims:?}"));
+        for (at, claim) in claims.iter().enumerate() {
+            let other = (at != owner).then(|| names[owner].to_owned());
+            assert_eq!(*claim, other, "{claims:?}");
         }
-    }
-
-    pub(crate) fn server_link(&self) -> Option<&Arc<ServerLink>> {
-        self.server_link_cell().get()
+        let (owner, other) = (names[owner], names[(owner + 1) % names.len()]);
+        assert_eq!(claim(&database, "key", owner).unwrap(), None);
+        assert_eq!(
+            claim(&connect(&made, "others"), "key", other).unwrap(),
+            None
+        );
+        let age = |minutes: u32| {
+            let sql = format!(
+                "UPDATE llmc.script_sessions SET used_at = clock_timestamp() - interval '{minutes} min'"
+            );
+            cluster.sql(&made.name, &sql);
+        };
+        age(29);
+        let kept = claim(&database, "key", other).unwrap();
+        assert_eq!(kept.as_deref(), Some(owner));
+        age(31);
+        assert_eq!(claim(&database, "key", other).unwrap(), None);
+        let refused = claim(&database, "key", owner).unwrap();
+        assert_eq!(refused.as_deref(), Some(other), "it does not get it back");
     }
 }

@@ -21,7 +21,6 @@ use crate::remedy;
 use crate::render::Render;
 use crate::schema::{Lean, UNLISTED, lean};
 use crate::seal::{Sealed, seal, seal_failure};
-use crate::servers::HomeArgument;
 use crate::shape::Shape;
 use crate::upstreams::UpstreamTool;
 
@@ -71,8 +70,6 @@ pub(crate) trait Tool: 'static {
     const ERRORS: &'static [ErrorKind] = &[];
     /// Further words it is looked for by.
     const KEYWORDS: &'static str = "";
-    /// The argument that ties a call to the server which has what it names.
-    const HOME: Option<HomeArgument> = None;
     /// The arguments.
     type Args: DeserializeOwned + JsonSchema + Send + 'static;
     /// What it returns: data, its schema, and how it reads. The seal makes the answer of it.
@@ -113,7 +110,6 @@ pub struct ToolDef {
     pub retrieves: bool,
     pub(crate) errors: &'static [ErrorKind],
     pub(crate) keywords: &'static str,
-    pub(crate) home: Option<HomeArgument>,
     pub(crate) lean: LeanSource,
     pub(crate) run: fn(Cx, Map<String, Value>) -> RunningTool,
     pub(crate) time_limit: fn(&Cx) -> Duration,
@@ -146,7 +142,6 @@ impl ToolDef {
             retrieves: T::RETRIEVES,
             errors: T::ERRORS,
             keywords: T::KEYWORDS,
-            home: T::HOME,
             lean: LeanSource::Made(lean::<T::Args, T::Output>),
             run: run::<T>,
             time_limit: T::time_limit,

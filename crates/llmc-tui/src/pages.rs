@@ -135,14 +135,11 @@ fn agents(data: &Value) -> Vec<String> {
         }
         let up = span(number(server, "uptime_s") as f64 * 1000.0);
         lines.push(label(
-            &match server["machine"].as_str() {
-                // Of another machine only the database tells.
-                Some(machine) => format!("server {id} on {machine}, up {up}"),
-                None => {
-                    let (kind, pid) = (text(server, "kind"), number(server, "pid"));
-                    format!("{kind}, process {pid}, up {up}")
-                }
-            },
+            &format!(
+                "{}, process {}, up {up}",
+                text(server, "kind"),
+                number(server, "pid")
+            ),
             80,
         ));
         for call in list(server, "calls") {
@@ -166,15 +163,25 @@ fn agents(data: &Value) -> Vec<String> {
     let ids: Vec<&str> = list(data, "servers")
         .map(|server| text(server, "id"))
         .collect();
-    let mut earlier = list(data, "sessions")
-        .filter(|session| !ids.contains(&text(session, "server")))
-        .peekable();
-    if earlier.peek().is_some() {
-        lines.push(String::new());
-        lines.push("ended".to_owned());
-        lines.extend(earlier.map(session));
+    let unlisted = list(data, "sessions").filter(|session| !ids.contains(&text(session, "server")));
+    let (ended, elsewhere): (Vec<_>, Vec<_>) =
+        unlisted.partition(|session| is_of_this_machine(text(session, "server")));
+    for (heading, sessions) in [
+        ("ended", ended),
+        ("on another machine, or ended", elsewhere),
+    ] {
+        if !sessions.is_empty() {
+            lines.extend([String::new(), heading.to_owned()]);
+            lines.extend(sessions.into_iter().map(session));
+        }
     }
     lines
+}
+
+/// Whether a server is named by its process; one that shares a database is named by its machine.
+fn is_of_this_machine(server: &str) -> bool {
+    let process = server.split_once('-').map(|(process, _)| process);
+    process.is_some_and(|process| process.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 fn session(session: &Value) -> String {
@@ -299,13 +306,14 @@ pub(crate) mod tests {
                     {"id": "p_2", "command": "over", "running": false},
                 ], "calls": [{"agent": "ann", "tool": "run_cmd", "args": "{\"command\":\"make\"}", "elapsed_ms": 1500}]},
                 {"id": "13-b", "error": "server 13-b does not answer"},
-                {"id": "web1-k3f9xq", "machine": "web1", "version": "1", "uptime_s": 5, "seen_s": 1},
             ],
             "sessions": [
                 {"server": "12-a", "agent": "ann", "client": "editor 1.2\u{1b}[2J", "calls": 3, "errors": 1,
                  "tokens": {"served": 12_345, "withheld": 5}, "last_call": {"tool": "te_grep", "error_code": null}},
                 {"server": "9-c", "agent": "bob", "client": null, "calls": 1, "errors": 0,
                  "tokens": {"served": 1, "withheld": 0}, "last_call": {"tool": "stat", "error_code": "NOT_FOUND"}},
+                {"server": "web1-k3f9xq", "agent": "eve", "client": null, "calls": 1, "errors": 0,
+                 "tokens": {"served": 1, "withheld": 0}, "last_call": {"tool": "stat", "error_code": null}},
             ],
         });
         Page {
@@ -325,10 +333,12 @@ pub(crate) mod tests {
                 "  runs  p_1  cargo watch",
                 "        editor 1.2\\x1b[2J: 3 calls, 1 error, 12.3k served, 5 withheld; last te_grep",
                 "server 13-b: server 13-b does not answer",
-                "server web1-k3f9xq on web1, up 5.0 s",
                 "",
                 "ended",
                 "        bob: 1 call, 1 served, 0 withheld; last stat NOT_FOUND",
+                "",
+                "on another machine, or ended",
+                "        eve: 1 call, 1 served, 0 withheld; last stat",
             ]
         );
     }

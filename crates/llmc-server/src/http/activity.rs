@@ -18,7 +18,6 @@ use super::api::number;
 use super::error::HttpError;
 use super::gates::HttpCaller;
 use super::rest::json;
-use super::team;
 use crate::control::{ControlRequest, ask_server, others, parse_target, sessions, status};
 
 pub(super) const STOP_ROUTE: &str = "/api/activity/{server}/{target}/stop";
@@ -39,7 +38,6 @@ pub(super) async fn show(
         if let (CallScope::All, Some(dir)) = (scope, state.app.servers_dir()) {
             servers.extend(others(&dir, state.app.server_id()));
         }
-        servers.extend(team::others(&state.app, scope, &servers));
         let sessions = match state.app.telemetry_location() {
             Some(location) => sessions(location, scope),
             None => Vec::new(),
@@ -117,16 +115,16 @@ async fn ask(
         if server == state.app.server_id() {
             return work(&state, Asked::Own(http_caller.call_scope()));
         }
-        let ended = || Error::new(ErrorKind::NotFound, "there is no such server any more");
-        let scope = http_caller.call_scope();
+        let ended = || {
+            Error::new(
+                ErrorKind::NotFound,
+                "there is no such server on this machine",
+            )
+        };
         let dir = (state.app.servers_dir()).filter(|_| http_caller.token.sees_all);
         let ask = |request: &ControlRequest| {
             let asked = dir.as_deref().map(|dir| ask_server(dir, &server, request));
-            match asked.transpose()?.flatten() {
-                Some(answer) => Ok(answer),
-                None if state.app.database().is_none() => Err(ended()),
-                None => team::ask(&state.app, &server, scope, request.clone()),
-            }
+            asked.transpose()?.flatten().ok_or_else(ended)
         };
         work(&state, Asked::Other(&ask))
     };

@@ -25,7 +25,7 @@ use super::exposure;
 use super::listen::{self, ClientStream, Listen, Listener};
 use super::sessions::TICKET_ROUTE;
 use super::tokens::{TokenSource, Tokens};
-use super::{HttpState, router, team};
+use super::{HttpState, router};
 use crate::control::{ControlSocket, LinkMaker, ServerFacts, ServerKind};
 
 /// How long requests in progress may go on after the first signal.
@@ -114,7 +114,6 @@ async fn serve_as(
     };
     let source = tokens.source().clone();
     let state = Arc::new(HttpState::new(app.clone(), tokens, kind, stop));
-    team::answer_others(&state);
     let router = router(&state)?;
     let mut signals = Signals::new().map_err(|error| {
         Error::new(

@@ -26,7 +26,6 @@ use tokio_util::sync::CancellationToken;
 use super::HttpState;
 use super::error::{HttpError, JSON};
 use super::gates::HttpCaller;
-use super::team::{self, ServerMessage};
 use super::tokens::Token;
 use crate::json::{self, MessageRefusal, MessageShape};
 use crate::{McpHandler, REVISIONS};
@@ -120,7 +119,7 @@ impl Drop for RunningEntry {
 pub(super) struct EndedSessions(Mutex<VecDeque<(String, String)>>);
 
 impl EndedSessions {
-    pub(super) fn add(&self, principal: &str, session: &str) {
+    fn add(&self, principal: &str, session: &str) {
         let mut ended = lock(&self.0);
         if ended.len() == MAX_ENDED_SESSIONS {
             ended.pop_front();
@@ -137,14 +136,15 @@ impl EndedSessions {
 }
 
 impl RunningCalls {
-    /// Cancels one call; `false` if it is not worked on here.
-    pub(super) fn cancel(&self, key: &Key) -> bool {
-        let found = lock(&self.0).get(key).cloned();
-        found.inspect(CancellationToken::cancel).is_some()
+    /// Cancels one call, if it is worked on here.
+    fn cancel(&self, key: &Key) {
+        if let Some(call) = lock(&self.0).get(key) {
+            call.cancel();
+        }
     }
 
     /// Cancels every call of a session.
-    pub(super) fn cancel_session(&self, principal: &str, session: &str) {
+    fn cancel_session(&self, principal: &str, session: &str) {
         for ((owner, id, _), call) in lock(&self.0).iter() {
             if owner == principal && id == session {
                 call.cancel();
@@ -198,17 +198,8 @@ pub(super) async fn handle(
                 parts.extensions.insert(call);
             }
             MessageShape::Notification => {
-                let cancelled = cancelled_request(&bytes).map(|id| key(&id));
-                if let Some(key) = cancelled
-                    && !state.running.cancel(&key)
-                {
-                    let (principal, session, request) = key;
-                    let message = ServerMessage::Cancel {
-                        principal,
-                        session,
-                        request,
-                    };
-                    team::tell_others(&state.app, &message);
+                if let Some(id) = cancelled_request(&bytes) {
+                    state.running.cancel(&key(&id));
                 }
             }
             MessageShape::Response => {}
@@ -257,11 +248,6 @@ pub(super) async fn end_session(
     state.ended.add(principal, &session);
     state.running.cancel_session(principal, &session);
     state.app.end_command_session(principal, &session);
-    let message = ServerMessage::EndSession {
-        principal: principal.clone(),
-        session,
-    };
-    team::tell_others(&state.app, &message);
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -7,7 +7,6 @@ use super::args::AtLeast;
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::script::{self, Script, ScriptOutput};
-use crate::servers::HomeArgument;
 use crate::tool::{Effect, Tool};
 
 pub(super) struct ExecuteCode;
@@ -30,7 +29,6 @@ impl Tool for ExecuteCode {
     const EFFECT: Effect = Effect::Scripts;
     const DESTRUCTIVE: bool = true;
     const IDEMPOTENT: bool = false;
-    const HOME: Option<HomeArgument> = Some(HomeArgument::ScriptSession("session"));
     type Args = Args;
     type Output = ScriptOutput;
 

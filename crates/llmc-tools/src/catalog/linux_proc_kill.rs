@@ -12,7 +12,6 @@ use super::linux_proc_stop::StoppedProcess;
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
 use crate::render::Document;
-use crate::servers::HomeArgument;
 use crate::tool::{Effect, Tool};
 
 const TERM: i32 = 15;
@@ -42,7 +41,6 @@ impl Tool for LinuxProcKill {
         ErrorKind::CommandDenied,
     ];
     const KEYWORDS: &'static str = "terminate";
-    const HOME: Option<HomeArgument> = Some(HomeArgument::Pid("pid"));
     type Args = Args;
     type Output = Document<StoppedProcess>;
 

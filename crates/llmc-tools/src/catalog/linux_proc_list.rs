@@ -22,13 +22,9 @@ pub(super) struct Args {}
 #[derive(Serialize, JsonSchema)]
 pub(super) struct ProcessList {
     processes: Vec<ListedProcess>,
-    /// Servers whose processes are not known. Only where servers share a store.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(skip)]
-    silent_servers: Vec<String>,
 }
 
-#[derive(Serialize, Deserialize, JsonSchema)]
+#[derive(Serialize, JsonSchema)]
 struct ListedProcess {
     proc_id: String,
     #[schemars(extend("x-help" = "null: a comparison, preview or test run"))]
@@ -66,18 +62,7 @@ impl Tool for LinuxProcList {
             running: run.is_running(),
             started_iso: run.started.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         }));
-        let mut silent_servers = Vec::new();
-        if let Some(link) = cx.app().server_link().filter(|_| !cx.is_for_other_server()) {
-            let others = link.processes_of(cx.caller()).await;
-            let known = others.listed.into_iter();
-            processes.extend(known.filter_map(|process| serde_json::from_value(process).ok()));
-            processes.sort_by(|a, b| a.started_iso.cmp(&b.started_iso));
-            silent_servers = others.missing;
-        }
-        Ok(Document::new(ProcessList {
-            processes,
-            silent_servers,
-        }))
+        Ok(Document::new(ProcessList { processes }))
     }
 }
 

@@ -12,7 +12,6 @@ use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
 use crate::processes::{Entry, ProcessText, ReadRequest};
 use crate::render::Document;
-use crate::servers::HomeArgument;
 use crate::shell::{self, refusals};
 use crate::tool::{Effect, Tool};
 
@@ -56,7 +55,6 @@ impl Tool for LinuxProcRead {
     const IDEMPOTENT: bool = false;
     const ERRORS: &'static [ErrorKind] = &[ErrorKind::NotFound];
     const KEYWORDS: &'static str = "stdout background wait";
-    const HOME: Option<HomeArgument> = Some(HomeArgument::Process("proc_id"));
     type Args = Args;
     type Output = Document<ProcessOutput>;
 

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
 use crate::render::Document;
-use crate::servers::HomeArgument;
 use crate::tool::{Effect, Tool};
 
 /// Bytes that one call takes.
@@ -40,7 +39,6 @@ impl Tool for LinuxProcSend {
     const IDEMPOTENT: bool = false;
     const ERRORS: &'static [ErrorKind] = &[ErrorKind::NotFound];
     const KEYWORDS: &'static str = "stdin type background";
-    const HOME: Option<HomeArgument> = Some(HomeArgument::Process("proc_id"));
     type Args = Args;
     type Output = Document<SentInput>;
 

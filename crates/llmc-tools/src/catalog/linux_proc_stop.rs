@@ -11,7 +11,6 @@ use super::linux_proc_read::{ending_notes, joined};
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
 use crate::render::Document;
-use crate::servers::HomeArgument;
 use crate::tool::{Effect, Tool};
 
 const HUP: i32 = 1;
@@ -38,7 +37,6 @@ impl Tool for LinuxProcStop {
     const DESTRUCTIVE: bool = true;
     const ERRORS: &'static [ErrorKind] = &[ErrorKind::NotFound];
     const KEYWORDS: &'static str = "terminate kill background";
-    const HOME: Option<HomeArgument> = Some(HomeArgument::Process("proc_id"));
     type Args = Args;
     type Output = Document<StoppedProcess>;
 

@@ -8,7 +8,6 @@ use serde::Deserialize;
 use super::args::{AtLeast, RUN_ERRORS};
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
-use crate::servers::HomeArgument;
 use crate::shell::{self, CommandRequest, CommandWords, RunOutput};
 use crate::tool::{Effect, Tool};
 
@@ -42,7 +41,6 @@ impl Tool for RunCmd {
     const IDEMPOTENT: bool = false;
     const ERRORS: &'static [ErrorKind] = RUN_ERRORS;
     const KEYWORDS: &'static str = "shell execute program subprocess bash build test";
-    const HOME: Option<HomeArgument> = Some(HomeArgument::Process("proc"));
     type Args = Args;
     type Output = RunOutput;
 

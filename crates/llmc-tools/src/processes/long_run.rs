@@ -164,7 +164,7 @@ impl Processes {
         work: impl FnOnce(&Cx, &RunProgress, &CancelToken) -> Result<RunOutcome> + Send + 'static,
     ) -> Result<Arc<LongRun>> {
         let run = Arc::new(LongRun {
-            id: new_id(self.server.get()),
+            id: new_id(self.server()),
             owner: Owner::of(cx.caller()),
             tool: cx.tool(),
             command: command.to_owned(),

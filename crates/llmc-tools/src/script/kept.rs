@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use llmc_sandbox::PythonSession;
 
 /// After this long without a script a process ends.
-const MAX_IDLE: Duration = Duration::from_secs(1800);
+pub(crate) const MAX_IDLE: Duration = Duration::from_secs(1800);
 /// Processes of one principal, and of all.
 const MAX_OF_PRINCIPAL: usize = 8;
 const MAX_OF_ALL: usize = 32;

@@ -57,14 +57,9 @@ enum SessionStorage {
     Memory(InMemory),
 }
 
-/// Whether this can be a session's name.
-pub(crate) fn is_session_name(name: &str) -> bool {
-    let fits = !name.is_empty() && name.chars().count() <= MAX_NAME_CHARS;
-    fits && !name.chars().any(char::is_control)
-}
-
 fn check_name(name: &str) -> Result<()> {
-    if is_session_name(name) {
+    let fits = !name.is_empty() && name.chars().count() <= MAX_NAME_CHARS;
+    if fits && !name.chars().any(char::is_control) {
         return Ok(());
     }
     Err(Error::bad_args(format!(
@@ -77,6 +72,7 @@ impl ScriptSessions {
     pub(super) async fn enter(&self, cx: &Cx, name: &str) -> Result<ScriptSession> {
         check_name(name)?;
         let key = session_key(&cx.caller().principal, name);
+        cx.app().claim_script_session(name, &key).await?;
         let turn = {
             let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
             turns.retain(|_, turn| Arc::strong_count(turn) > 1);

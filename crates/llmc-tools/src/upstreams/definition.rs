@@ -214,7 +214,6 @@ fn defined(origin: &'static UpstreamTool, lean: Box<dyn FnOnce() -> Lean + Send>
         retrieves: false,
         errors: ERRORS,
         keywords: &origin.description,
-        home: None,
         lean: LeanSource::Pinned(Box::leak(Box::new(PinnedLean::new(lean)))),
         run: run::run,
         time_limit: run::time_limit,

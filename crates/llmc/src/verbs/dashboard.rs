@@ -67,7 +67,7 @@ fn serve(loaded: LoadedConfig) -> Result<ExitCode, Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::new(ErrorKind::Internal, format!("no runtime: {error}")))?;
-    app.join_servers(runtime.handle());
+    app.join_servers();
     let ended = runtime.block_on(http::serve_dashboard(app.clone(), |started| {
         let token = started.token.to_string();
         tracing::info!(target: log::ALWAYS, url = started.url, token, "listening");

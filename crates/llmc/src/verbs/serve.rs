@@ -31,7 +31,7 @@ pub(super) fn run(common: &Common, listen: Option<Listen>) -> Result<ExitCode, F
         .enable_all()
         .build()
         .map_err(|error| Failure::new(ErrorKind::Internal, format!("no runtime: {error}")))?;
-    app.join_servers(runtime.handle());
+    app.join_servers();
     let on_start = |started: &ListeningServer| {
         announce(started, mode, ConfinementSummary::confinement(&app));
         if let Some(warning) = &foreign_hosts {

@@ -1,10 +1,10 @@
 //! Servers that share a PostgreSQL: handles across servers, outages, migration, and what is shown of the address.
 
 mod conversation;
-mod forwarding;
 mod history;
 mod leases;
 mod records;
+mod routing;
 mod tokens;
 
 use std::time::{Duration, Instant};

@@ -67,9 +67,9 @@ function draw({ servers, sessions }) {
   $("#agents-earlier").replaceChildren(el("h2", {}, "Earlier today"), el("ul", { class: "agents" }, ...earlier.map(card)));
 }
 
-// A server of one machine is named by its process, one that shares a database by its machine.
-function ended(server) {
-  return /^\d+-[0-9a-f]+$/.test(server) ? `process ${server.split("-")[0]}` : `server ${server}`;
+// A server of one machine is named by its process, one that shares a database by its machine, which may be another one.
+function gone(server) {
+  return /^\d+-[0-9a-f]+$/.test(server) ? `ended, process ${server.split("-")[0]}` : `on another machine, or ended: server ${server}`;
 }
 
 function card({ agent, client, session, model, principal, server, on, calls: running, state, last_call: last, ...totals }) {
@@ -83,7 +83,7 @@ function card({ agent, client, session, model, principal, server, on, calls: run
     el("p", { class: "who" }, el("span", { class: "dot", title: state }), foreign(agent || "no calls yet", "name"), " ", foreign(client ?? "", "dim"), " ",
       el("span", { class: "dim" }, state)),
     ...(doing.length ? doing : [idle]),
-    el("p", { class: "dim" }, on ? `${KINDS[on.kind] ?? "server"}, process ${on.pid}${on.machine ? ` on ${on.machine}` : ""}` : `ended, ${ended(String(server))}`,
+    el("p", { class: "dim" }, on ? `${KINDS[on.kind] ?? "server"}, process ${on.pid}` : gone(String(server)),
       model && model !== "unknown" ? ` · ${model}` : "", principal && principal !== "local" ? ` · token ${principal}` : ""),
     session ? el("p", { class: "dim" }, label(session, "id")) : null,
     counted ? el("p", { class: "dim" }, counted) : null);

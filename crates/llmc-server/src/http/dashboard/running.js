@@ -66,7 +66,7 @@ function draw(servers) {
 
 function item({ server, target, call, process }) {
   const key = `${server.id}/${target}`;
-  const where = `${server.kind ?? "server"}, process ${server.pid}${server.machine ? ` on ${server.machine}` : ""}`;
+  const where = `${server.kind ?? "server"}, process ${server.pid}`;
   const state = call ? `for ${took(call.elapsed_ms)}` : process.running ? `since ${span((Date.now() - Date.parse(process.started)) / 1000)}` : ended(process);
   const output = (process || call.has_output) && button("output", key, "Output", () => open({ server: server.id, target, offset: 0, title: process?.command ?? call.tool }));
   const stop = (!process || process.running) && button("stop", key, stopping === key ? "Stop it?" : "Stop", () => stopJob(server.id, target, key));
