@@ -2,12 +2,16 @@
 
     deploy-session.py stdio FILE TEXT -- COMMAND...      MCP over the standard streams of a command
     deploy-session.py http NAME HTTP HTTPS CERTIFICATE   MCP, events and limits through a proxy on loopback
+    deploy-session.py routing HTTP HTTPS CERTIFICATE PID SERVER SERVER
+                                                         conversations through a proxy in front of two servers, of which
+                                                         PID is the first; without HTTPS over plain HTTP
     deploy-session.py lint FOLDER                        what the images and the compose file must hold
 """
 
 import http.client
 import json
 import os
+import signal
 import socket
 import ssl
 import subprocess
@@ -45,10 +49,12 @@ def stdio(name, text, command):
 class Proxy:
     def __init__(self, name, port, certificate, token):
         self.name, self.port, self.token = name, port, token
-        self.context = ssl.create_default_context(cafile=certificate)
+        self.context = ssl.create_default_context(cafile=certificate) if certificate else None
         self.session = None
 
     def connect(self):
+        if not self.context:
+            return http.client.HTTPConnection(self.name, self.port, timeout=20)
         raw = socket.create_connection(("127.0.0.1", self.port), timeout=20)
         connection = http.client.HTTPSConnection(self.name, self.port, timeout=20, context=self.context)
         connection.sock = self.context.wrap_socket(raw, server_hostname=self.name)
@@ -134,6 +140,82 @@ def through(name, plain, secure, certificate):
     assert proxy.ask("GET", "/api/config").status == 200
 
 
+CONVERSATIONS = 20
+
+
+def routing(plain, secure, certificate, first, servers):
+    """A process is on one server only, so a call for it finds it there, or fails."""
+    token = os.environ["LLMC_MCP_TOKEN"]
+    ends = ("llmc.test", int(secure), certificate, token) if secure else ("localhost", int(plain), None, token)
+    until(lambda: Proxy(*ends).ask("GET", "/health", token=False).read())
+    talks = [Proxy(*ends) for _ in range(CONVERSATIONS)]
+    started = []
+    for talk in talks:
+        talk.mcp("initialize", INITIALIZE, 1)
+        assert talk.session, "no session"
+        started.append(tool(talk, "linux_proc_start", argv=["cat"])["proc_id"])
+    # Every conversation once more, on connections of their own and in another order.
+    for talk, process in reversed(list(zip(talks, started))):
+        tool(talk, "linux_proc_send", proc_id=process, input="said\n")
+        assert tool(talk, "linux_proc_read", proc_id=process, until="said", timeout=10)["output"] == "said\n"
+    # REST has no session of MCP: its token decides.
+    rest = Proxy(*ends)
+    process = rest_tool(rest, "linux_proc_start", argv=["cat"])["proc_id"]
+    for _ in range(8):
+        assert rest_tool(rest, "linux_proc_read", proc_id=process, timeout=0.1)["running"]
+    counts = [len(processes(address, token)) for address in servers]
+    assert sum(counts) == CONVERSATIONS + 1 and all(counts), counts
+    # A server ends; its conversations go on at the other one, without what ran there. Caddy notices by a request that
+    # fails.
+    os.kill(first, signal.SIGTERM)
+    until(lambda: refuses(servers[0]))
+    for talk in talks:
+        until(lambda: goes_on(talk))
+    assert len(processes(servers[1], token)) == counts[1]
+
+
+def tool(talk, name, **arguments):
+    answer = talk.mcp("tools/call", {"name": name, "arguments": arguments}, 2)
+    text = answer["content"][0]["text"]
+    assert not answer.get("isError"), text
+    return json.loads(text)
+
+
+def rest_tool(talk, name, **arguments):
+    answer = talk.ask("POST", "/tool", {"session_id": "rest", "name": name, "args": arguments})
+    text = answer.read().decode()
+    assert answer.status == 200, text
+    return json.loads(text)["data"]
+
+
+def goes_on(talk):
+    """A call of the conversation is answered."""
+    answer = talk.ask("POST", "/mcp", request("tools/call", {"name": "read_file", "arguments": {"path": "hello.txt"}}, 9))
+    text = answer.read().decode()
+    if answer.status >= 400:
+        raise OSError(f"{answer.status}: {text}")
+    assert "hello from behind" in text, text
+
+
+def refuses(address):
+    """Nothing listens there any more."""
+    name, port = address.rsplit(":", 1)
+    try:
+        socket.create_connection((name, int(port)), timeout=20).close()
+    except ConnectionRefusedError:
+        return
+    raise OSError(f"{address} still listens")
+
+
+def processes(address, token):
+    """What runs on one server, asked past the proxy."""
+    name, port = address.rsplit(":", 1)
+    connection = http.client.HTTPConnection(name, int(port), timeout=20)
+    connection.request("GET", "/api/activity", headers={"Authorization": f"Bearer {token}"})
+    (server,) = json.loads(connection.getresponse().read())["servers"]
+    return server["processes"]
+
+
 def next_event(stream, kind):
     """The data of the next event of this kind."""
     while line := stream.readline().decode():
@@ -156,6 +238,14 @@ def lint(folder):
     for package in ("git", "ripgrep", "python3-pytest"):
         assert package in stages["llmc-tools"], package
 
+    # What ingress-nginx hashes is tried with nginx.
+    with open(os.path.join(folder, "nginx.conf")) as file:
+        key = next(line.split()[1] for line in file if line.strip().startswith("hash "))
+    with open(os.path.join(folder, "kubernetes.team.yml")) as file:
+        documents = list(ruamel.yaml.YAML(typ="safe").load_all(file))
+    (ingress,) = (document for document in documents if document["kind"] == "Ingress")
+    assert ingress["metadata"]["annotations"]["nginx.ingress.kubernetes.io/upstream-hash-by"] == key, key
+
     with open(os.path.join(folder, "docker-compose.yml")) as file:
         service = ruamel.yaml.YAML(typ="safe").load(file)["services"]["llmc"]
     assert service["build"]["target"] == "llmc-tools"
@@ -171,6 +261,8 @@ match sys.argv[1:]:
         stdio(name, text, command)
     case ["http", name, plain, secure, certificate]:
         through(name, int(plain), int(secure), certificate)
+    case ["routing", plain, secure, certificate, first, *servers]:
+        routing(plain, secure, certificate, int(first), servers)
     case ["lint", folder]:
         lint(folder)
     case _:

@@ -1,6 +1,6 @@
 """Two proxies, each a process of its own, so that their CPU time is counted apart. They end with their standard input.
 
-    proxy.py http PORT...     every request goes to the next server; prints its own port
+    proxy.py http PORT...     a conversation stays on one server, as behind the proxies of deploy/; prints its own port
     proxy.py tcp PORT         bytes to and from a database; prints its own port and obeys lines of standard input:
                               `delay SECONDS` to every request, `cut` (forward nothing, close nothing), `reset` (RST to
                               all, and to each new connection), `open`
@@ -8,7 +8,7 @@
 
 import asyncio
 import contextlib
-import itertools
+import hashlib
 import socket
 import struct
 import sys
@@ -20,11 +20,10 @@ BAD_GATEWAY = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n"
 
 
 class HttpProxy:
-    """Round robin over all requests, whatever connection or MCP session they belong to."""
+    """Sends requests by their session, or else their token, to one server as long as that one accepts connections."""
 
     def __init__(self, ports):
         self.ports = ports
-        self.turn = itertools.count()
         self.resting = {}
 
     async def serve(self, reader, writer):
@@ -40,8 +39,8 @@ class HttpProxy:
             writer.close()
 
     async def pass_on(self, request, writer, upstream):
-        for _ in self.ports:
-            port = self.ports[next(self.turn) % len(self.ports)]
+        route = field(request, b"mcp-session-id") + field(request, b"x-llmc-token")
+        for port in sorted(self.ports, key=lambda port: hashlib.sha256(route + b"%d" % port).digest()):
             if self.resting.get(port, 0) > time.monotonic():
                 continue
             try:
@@ -67,6 +66,13 @@ class HttpProxy:
             return
         writer.write(BAD_GATEWAY)
         await writer.drain()
+
+
+def field(request, name):
+    """A field of a request's head; empty if it has none."""
+    head = request[:request.index(b"\r\n\r\n")]
+    found = (line.split(b":", 1)[1].strip() for line in head.split(b"\r\n")[1:] if line.lower().startswith(name + b":"))
+    return next(found, b"")
 
 
 async def read_message(reader):

@@ -1,7 +1,7 @@
 """What clients do, and what they were told has been done.
 
 A client works on its own files and on a few that all of them change. It reads the rest of cut answers, uses a background process
-and a script session; which server is asked is up to the proxy. Whatever an answer acknowledges is written down here and
+and a script session, which the proxy finds by the conversation. Whatever an answer acknowledges is written down here and
 checked later: `Facts` is the memory of all clients.
 """
 
@@ -65,7 +65,7 @@ class Worker:
         self.files = {}
         self.handles = []
         self.proc_id = None
-        self.script_state = {"value": 0, "unknown": 0, "is_new": True}
+        self.script_state = {"name": "s0", "value": 0, "unknown": 0, "is_new": True}
         self.deadline = 0
         weights = dict(WEIGHTS)
         if number % SHARE_WITH_PROCESSES != 0:
@@ -176,7 +176,7 @@ class Worker:
         self.expect(answer, word in answer.text, "a command's output")
 
     async def process(self):
-        """Starts a process, uses it through whichever servers are asked, and stops it."""
+        """Starts a process, uses it, and stops it."""
         word = f"w{self.number}x{self.version}"
         self.version += 1
         answer = await self.call("process: start", "linux_proc_start", argv=["sh", "-c", ECHO, word])
@@ -199,15 +199,18 @@ class Worker:
             self.proc_id = None
 
     async def script(self):
-        """Counts in a variable of a script session. It may go with its server, and must say so then."""
+        """Counts in a variable of a script session. It may go with its server; then another one begins."""
         known = self.script_state
-        answer = await self.call("script session", "execute_code", code="n = globals().get('n', 0) + 1\nn", session="s")
+        answer = await self.call("script session", "execute_code", code="n = globals().get('n', 0) + 1\nn", session=known["name"])
         if answer.outcome == "unknown":
             known["unknown"] += 1
         if not answer.ok:
+            if "is on server" in answer.text:
+                self.facts.lost_sessions.append((time.time(), self.number, answer.text[:200]))
+                known.update(name=f"s{len(self.facts.calls)}", value=0, unknown=0, is_new=True)
             return
         value = int(re.match(r"\d+", answer.text)[0])
-        if "# LLMC: session s" in answer.text:
+        if f"# LLMC: session {known['name']}" in answer.text:
             if not known["is_new"]:
                 self.facts.lost_sessions.append((time.time(), self.number, answer.text[:200]))
             known.update(value=0, unknown=0)
