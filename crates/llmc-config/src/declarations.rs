@@ -493,7 +493,7 @@ settings! {
         url: String = text(DatabaseUrl, "").security(),
         /// Whose rows this server reads and writes; tenants of one database do not see each other's.
         tenant: String = text(TenantName, "default").security(),
-        /// The role that creates and upgrades tables, when it is not that of `url`.
+        /// The role that creates the tables, when it is not that of `url`.
         admin_url: String = text(DatabaseUrl, "").security(),
         /// Connections that this server opens at most.
         max_connections: u64 = int(1..=500, 8).security(),

@@ -19,7 +19,7 @@ use tokio_postgres::Client;
 
 use crate::block_on::block_on;
 use crate::listen::Listener;
-use crate::migrate::{self, MigrationReport};
+use crate::schema::{self, CreationReport};
 use crate::report::{self, DatabaseReport};
 use crate::tls::TlsMaker;
 use crate::transaction::{CONNECTION_LIMITS, TenantTransaction};
@@ -49,8 +49,8 @@ pub struct DatabaseSettings {
 }
 
 impl DatabaseSettings {
-    /// Where migrations connect to.
-    pub(crate) fn migration_url(&self) -> &DatabaseUrl {
+    /// Where tables are created from.
+    pub(crate) fn creation_url(&self) -> &DatabaseUrl {
         self.admin_url.as_ref().unwrap_or(&self.url)
     }
 }
@@ -151,15 +151,15 @@ impl Database {
         self.transaction(async |_| Ok(()))
     }
 
-    /// Creates or upgrades the tables, once, however many servers try it at the same time.
+    /// Creates the tables, once, however many servers try it at the same time.
     ///
     /// # Errors
-    /// The schema is newer than this program, or the role may not do it.
-    pub fn migrate(&self) -> Result<MigrationReport> {
+    /// The schema is of another program, or the role may not do it.
+    pub fn create_tables(&self) -> Result<CreationReport> {
         let runtime = self.connections()?.runtime()?.handle();
-        let migrated = block_on(runtime, migrate::migrate(&self.0.settings))?;
+        let created = block_on(runtime, schema::create(&self.0.settings))?;
         self.note_back();
-        Ok(migrated)
+        Ok(created)
     }
 
     /// Looks at the database and changes nothing.
@@ -246,15 +246,12 @@ impl Database {
     }
 
     async fn make_usable(&self, client: &Client) -> Result<()> {
-        match migrate::check_usable(client).await {
-            Err(Error::NoSchema | Error::OldSchema { .. }) => {
-                let migrated = migrate::migrate(&self.0.settings).await?;
-                tracing::info!(
-                    from = migrated.from,
-                    to = migrated.to,
-                    "the tables of the shared store were created or upgraded"
-                );
-                migrate::check_usable(client).await
+        match schema::check_usable(client).await {
+            Err(Error::NoSchema) => {
+                if schema::create(&self.0.settings).await?.created_tables {
+                    tracing::info!("the tables of the shared store were created");
+                }
+                schema::check_usable(client).await
             }
             checked => checked,
         }?;

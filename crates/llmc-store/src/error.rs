@@ -51,17 +51,12 @@ pub enum Error {
         /// The role of `mcp.store.url`.
         role: String,
     },
-    /// No migration has run.
+    /// Nothing was created yet.
     #[error("the database has no tables of LLMC yet")]
     NoSchema,
-    /// An older program made the schema.
-    #[error("the database has schema {found}, this program needs {needed}")]
-    OldSchema {
-        /// What it has.
-        found: i32,
-        /// What is needed.
-        needed: i32,
-    },
+    /// A program before the first release made the schema.
+    #[error("the tables of the database are of a program before the first release")]
+    FormerSchema,
     /// A newer program made the schema.
     #[error("the database has schema {found}, which is newer than this program's {known}")]
     NewSchema {
@@ -103,11 +98,14 @@ impl Error {
                 "name the authority's certificate with sslrootcert=FILE in mcp.store.url, and the host as the certificate has it"
             }
             Error::OldServer { .. } => "upgrade PostgreSQL",
-            Error::NoRights(_) | Error::NoSchema | Error::OldSchema { .. } => {
+            Error::NoRights(_) | Error::NoSchema => {
                 "run llmc store migrate, with mcp.store.admin_url naming a role that may create tables"
             }
             Error::Unconfined { .. } => {
                 "put this address into mcp.store.admin_url, name a new user and password in mcp.store.url, and run llmc store migrate, which creates that role"
+            }
+            Error::FormerSchema => {
+                "remove them with all that they hold, as their owner: DROP SCHEMA llmc CASCADE; then run llmc store migrate"
             }
             Error::NewSchema { .. } => "upgrade this program",
             Error::Failed(_) => "see the log of the database",

@@ -7,7 +7,7 @@
 //! - [`DatabaseUrl`]: where the database is, with its password kept out of every text.
 //! - [`Database`]: transactions from any thread, bounded in time, each as one [`Tenant`].
 //! - [`Listener`]: waits for notifications of other servers.
-//! - [`DatabaseReport`], [`MigrationReport`]: what `llmc doctor` and `llmc store migrate` say.
+//! - [`DatabaseReport`], [`CreationReport`]: what `llmc doctor` and `llmc store migrate` say.
 //! - [`Error`]: what is wrong and what to do about it.
 //!
 //! Tenants are kept apart by the database: every table has row-level security that applies to its owner too, and a
@@ -17,8 +17,8 @@ mod block_on;
 mod database;
 mod error;
 mod listen;
-mod migrate;
 mod report;
+mod schema;
 mod tenant;
 mod tls;
 mod transaction;
@@ -27,8 +27,8 @@ mod url;
 pub use database::{Database, DatabaseSettings, IsLost};
 pub use error::Error;
 pub use listen::{ListenOutcome, Listener};
-pub use migrate::{MigrationReport, SCHEMA_VERSION};
 pub use report::DatabaseReport;
+pub use schema::{CreationReport, SCHEMA_VERSION};
 pub use tenant::Tenant;
 pub use tokio_postgres::Row;
 pub use tokio_postgres::types::{FromSql, ToSql};

@@ -9,7 +9,7 @@ use tokio_postgres::{AsyncMessage, Client};
 
 use crate::block_on::block_on;
 use crate::database::OPERATION_TIMEOUT;
-use crate::migrate::check_usable;
+use crate::schema::check_usable;
 use crate::tls::TlsMaker;
 use crate::{Database, Error, Result};
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::database::DatabaseSettings;
-use crate::migrate::{check_usable, connect, schema_version};
+use crate::schema::{check_usable, connect, schema_version};
 use crate::{Error, Result};
 
 /// A database that can be used.
@@ -52,7 +52,7 @@ pub(crate) async fn check(settings: &DatabaseSettings) -> Result<DatabaseReport>
 }
 
 async fn check_may_create(settings: &DatabaseSettings) -> Result<()> {
-    let client = connect(settings.migration_url()).await?;
+    let client = connect(settings.creation_url()).await?;
     let may = "SELECT has_database_privilege(current_database(), 'CREATE')";
     match client.query_one(may, &[]).await?.try_get(0)? {
         true => Ok(()),

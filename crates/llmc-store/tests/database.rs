@@ -71,27 +71,26 @@ fn the_first_use_creates_the_tables() {
         report.server
     );
     assert!(!report.is_encrypted);
-    let again = first.migrate().unwrap();
-    assert_eq!((again.from, again.to), (SCHEMA_VERSION, SCHEMA_VERSION));
-    // Every table is bound by its policy, its owner included; the record of migrations holds no tenant's rows.
+    assert!(!first.create_tables().unwrap().created_tables);
+    // Every table is bound by its policy, its owner included; the version is no tenant's.
     let unbound = "SELECT relname FROM pg_class WHERE relnamespace = 'llmc'::regnamespace AND relkind IN ('r', 'p') \
                    AND NOT (relrowsecurity AND relforcerowsecurity)";
-    assert_eq!(cluster.sql(&database.name, unbound), "schema_history");
+    assert_eq!(cluster.sql(&database.name, unbound), "schema_version");
 }
 
 #[test]
-fn servers_that_start_at_once_migrate_once() {
+fn servers_that_start_at_once_create_the_tables_once() {
     let Some((cluster, database)) = start() else {
         return;
     };
     let barrier = Barrier::new(6);
-    let from: Vec<i32> = std::thread::scope(|scope| {
+    let created: Vec<bool> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..6)
             .map(|_| {
                 scope.spawn(|| {
                     let server = self::database(&database.url(), None, "one");
                     barrier.wait();
-                    server.migrate().unwrap().from
+                    server.create_tables().unwrap().created_tables
                 })
             })
             .collect();
@@ -100,13 +99,10 @@ fn servers_that_start_at_once_migrate_once() {
             .map(|thread| thread.join().unwrap())
             .collect()
     });
-    assert_eq!(
-        from.iter().filter(|from| **from == 0).count(),
-        1,
-        "{from:?}"
-    );
-    let steps = cluster.sql(&database.name, "SELECT count(*) FROM llmc.schema_history");
-    assert_eq!(steps, SCHEMA_VERSION.to_string());
+    let first = created.iter().filter(|created| **created);
+    assert_eq!(first.count(), 1, "{created:?}");
+    let versions = cluster.sql(&database.name, "SELECT count(*) FROM llmc.schema_version");
+    assert_eq!(versions, "1");
 }
 
 #[test]
@@ -117,8 +113,8 @@ fn a_newer_schema_is_refused_unless_it_says_that_it_works() {
     connect(&database.url()).unwrap();
     let newer = |works_with: i32| {
         let sql = format!(
-            "DELETE FROM llmc.schema_history WHERE version = 99; \
-             INSERT INTO llmc.schema_history (version, works_with) VALUES (99, {works_with})"
+            "DELETE FROM llmc.schema_version WHERE version = 99; \
+             INSERT INTO llmc.schema_version (version, works_with) VALUES (99, {works_with})"
         );
         cluster.sql(&database.name, &sql)
     };
@@ -129,11 +125,37 @@ fn a_newer_schema_is_refused_unless_it_says_that_it_works() {
     };
     let server = self::database(&database.url(), None, "one");
     assert_eq!(server.connect(), Err(refused.clone()));
-    assert_eq!(server.migrate(), Err(refused.clone()));
+    assert_eq!(server.create_tables(), Err(refused.clone()));
     assert_eq!(server.check().unwrap_err(), refused);
     assert_eq!(refused.hint(), "upgrade this program");
     newer(SCHEMA_VERSION);
     connect(&database.url()).unwrap();
+}
+
+#[test]
+fn a_schema_of_before_the_first_release_is_refused_and_left_alone() {
+    let Some((cluster, database)) = start() else {
+        return;
+    };
+    let former = format!(
+        "CREATE SCHEMA llmc AUTHORIZATION \"{0}\"; SET ROLE \"{0}\"; \
+         CREATE TABLE llmc.schema_history (version integer PRIMARY KEY, works_with integer NOT NULL); \
+         INSERT INTO llmc.schema_history VALUES (7, 2); CREATE TABLE llmc.handles (id text)",
+        database.role
+    );
+    cluster.sql(&database.name, &former);
+    let server = self::database(&database.url(), None, "one");
+    assert_eq!(server.connect(), Err(Error::FormerSchema));
+    assert_eq!(server.create_tables(), Err(Error::FormerSchema));
+    assert_eq!(server.check().unwrap_err(), Error::FormerSchema);
+    let tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'llmc'";
+    assert_eq!(cluster.sql(&database.name, tables), "2");
+    // What the hint says works.
+    let hint = Error::FormerSchema.hint();
+    let statement = hint.split(": ").nth(1).unwrap().split(';').next().unwrap();
+    cluster.sql(&database.name, statement);
+    let server = self::database(&database.url(), None, "one");
+    assert!(server.create_tables().unwrap().created_tables);
 }
 
 #[test]
@@ -248,17 +270,14 @@ fn the_role_of_servers_is_made_with_the_rights_that_they_need() {
         "s%27cret",
     );
     let server = self::database(&url, Some(&database.admin_url()), "one");
-    let made = server.migrate().unwrap();
-    assert_eq!(
-        (made.from, made.to, made.created_role),
-        (0, SCHEMA_VERSION, true)
-    );
-    assert!(!server.migrate().unwrap().created_role);
+    let made = server.create_tables().unwrap();
+    assert!(made.created_tables && made.created_role);
+    assert!(!server.create_tables().unwrap().created_role);
     assert_eq!(server.check().unwrap().role, role);
     assert_eq!(insert(&server, "a"), Ok(1));
     for beyond in [
         "CREATE TABLE llmc.mine (x integer)",
-        "INSERT INTO llmc.schema_history VALUES (9, 9)",
+        "INSERT INTO llmc.schema_version VALUES (9, 9)",
         "ALTER TABLE llmc.handles DISABLE ROW LEVEL SECURITY",
         "DROP TABLE llmc.handles",
     ] {

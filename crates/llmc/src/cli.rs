@@ -520,7 +520,7 @@ pub(crate) enum ConfigVerb {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreVerb {
-    /// Create or upgrade the tables in the database
+    /// Create the tables in the database
     ///
     /// Servers do it themselves if they may. Connects as mcp.store.admin_url if that is set, and then also creates the role
     /// of mcp.store.url if it does not exist and gives it the rights that servers need. Exit code 75 if the database cannot
@@ -535,13 +535,6 @@ pub(crate) enum StoreVerb {
     /// ended, or its server was killed. Exit code 75 if the database cannot be used.
     #[command(after_help = "Examples:\n  llmc store audit > audit.csv")]
     Audit,
-    /// Copy handles and telemetry of this machine into the database
-    ///
-    /// For a machine that has worked without the database. Handles keep their names, their owners and the rest of their
-    /// time, calls keep their time. Nothing is removed here, and doing it again copies only what is new. Exit code 75 if
-    /// the database cannot be used.
-    #[command(after_help = "Examples:\n  llmc store copy")]
-    Copy,
 }
 
 #[derive(Debug, Subcommand)]

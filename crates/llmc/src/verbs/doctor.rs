@@ -12,7 +12,7 @@ use llmc_exec::{
     Settings, ToolChain, Unresolved, check_tool_chains, is_interpreter, run_probes,
 };
 use llmc_sandbox::ParserConfinement;
-use llmc_store::{DatabaseReport, SCHEMA_VERSION};
+use llmc_store::DatabaseReport;
 use llmc_tools::state::{self, Store};
 use llmc_tools::{App, ConfinementSummary, ErrorKind, mode};
 
@@ -225,7 +225,7 @@ fn history(app: &App, database: Option<&DatabaseFinding>) -> (String, Vec<String
     match database.map(|database| &database.state) {
         Some(Err(why)) => return (format!("none: {why}"), Vec::new()),
         // Looking must not make the tables.
-        Some(Ok(found)) if found.schema.is_none_or(|schema| schema < SCHEMA_VERSION) => {
+        Some(Ok(found)) if found.schema.is_none() => {
             let told = "none yet: the next server makes its tables";
             return (told.to_owned(), Vec::new());
         }

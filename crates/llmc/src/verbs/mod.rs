@@ -117,7 +117,6 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Upstream(verb) => upstream::run(common, verb),
         Verb::Store(StoreVerb::Migrate) => store::migrate(common),
         Verb::Store(StoreVerb::Audit) => store::audit(common),
-        Verb::Store(StoreVerb::Copy) => store::copy(common),
         Verb::Token(verb) => token::run(common, verb),
         Verb::Uninstall(args) => install::uninstall(common, &args),
         Verb::Completions { shell } => shell::completions(shell),

@@ -1,4 +1,4 @@
-//! Servers that share a PostgreSQL: handles across servers, outages, migration, and what is shown of the address.
+//! Servers that share a PostgreSQL: handles across servers, outages, making the tables, and what is shown of the address.
 
 mod conversation;
 mod history;
@@ -191,48 +191,6 @@ fn the_shell_creates_the_tables_and_the_role() {
     let mut client = workspace.mcp(["--mode", "classic"]);
     client.initialize("2025-11-25");
     stored(&mut client);
-}
-
-#[test]
-fn what_a_machine_has_recorded_alone_is_copied_once() {
-    let Some(cluster) = TestCluster::shared() else {
-        return;
-    };
-    let url = cluster.database().url();
-    let workspace = fixture();
-    let mut alone = workspace.mcp(["--mode", "classic"]);
-    alone.initialize("2025-11-25");
-    let handle = stored(&mut alone);
-    assert_eq!(alone.finish().code, Some(0));
-    let without = workspace.llmc(["store", "copy"]);
-    assert!(
-        without.stderr.contains("mcp.store.url is not set"),
-        "{}",
-        without.stderr
-    );
-
-    let workspace = workspace.with_env("LLMC_MCP__STORE__URL", &url);
-    let copied = workspace.llmc(["store", "copy"]);
-    assert_eq!(copied.code, Some(0), "{}", copied.stderr);
-    assert!(
-        copied.stdout.starts_with("handles: 1 copied ("),
-        "{}",
-        copied.stdout
-    );
-    assert!(
-        copied
-            .stdout
-            .ends_with("calls: 1 copied, 0 there already\n"),
-        "{}",
-        copied.stdout
-    );
-    let again = workspace.llmc(["store", "copy"]);
-    let said = "handles: 0 copied (0 B), 1 there already\ncalls: 0 copied, 1 there already\n";
-    assert_eq!(again.stdout, said);
-    let mut other = server(&workspace, &url, "other");
-    let part = json!({"handle": handle, "offset": 0, "limit": 20});
-    let read = other.json("linux_handle_read", part);
-    assert_eq!(read["data"], "line 0\nline 1\nline 2");
 }
 
 #[test]

@@ -1,7 +1,8 @@
-//! The schema of the database: made and upgraded by whichever server comes first.
+//! The tables of the database: made by whichever server comes first.
 //!
-//! Migrations run in one transaction under an advisory lock, so that several servers that start at the same time do it
-//! once. Each says with which older programs its result still works, so that servers are upgraded one after the other.
+//! They are made in one transaction under an advisory lock, so that several servers that start at the same time do it
+//! once. A database records the version of its schema, and with which older programs that still works: a later version can
+//! then let servers be upgraded one after the other.
 
 use std::time::Duration;
 
@@ -14,75 +15,38 @@ use crate::tls::TlsMaker;
 use crate::{DatabaseUrl, Error, Result};
 
 /// The schema that this program works with.
-pub const SCHEMA_VERSION: i32 = 7;
+pub const SCHEMA_VERSION: i32 = 1;
 /// The oldest PostgreSQL that the tests run on.
 const OLDEST_SERVER: i32 = 15;
-/// How long a migration may take, the wait for another server's included.
-const MIGRATION_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long making the tables may take, the wait for another server's included.
+const CREATION_TIMEOUT: Duration = Duration::from_secs(60);
 /// Any number that no other program takes for its own lock in the same database.
-const MIGRATION_LOCK: i64 = 0x6c6c_6d63_0001;
+const CREATION_LOCK: i64 = 0x6c6c_6d63_0001;
 
-/// One step from a version to the next.
-struct Migration {
-    version: i32,
-    /// The oldest version of a program that works with the result.
-    works_with: i32,
-    sql: &'static str,
-}
-
-const MIGRATIONS: &[Migration] = &[
-    Migration {
-        version: 1,
-        works_with: 1,
-        sql: include_str!("migrations/1_handles.sql"),
-    },
-    // A program that takes no shared leases would write over those that do.
-    Migration {
-        version: 2,
-        works_with: 2,
-        sql: include_str!("migrations/2_leases.sql"),
-    },
-    Migration {
-        version: 3,
-        works_with: 2,
-        sql: include_str!("migrations/3_calls.sql"),
-    },
-    Migration {
-        version: 4,
-        works_with: 2,
-        sql: include_str!("migrations/4_tokens.sql"),
-    },
-    Migration {
-        version: 5,
-        works_with: 2,
-        sql: include_str!("migrations/5_servers.sql"),
-    },
-    Migration {
-        version: 6,
-        works_with: 2,
-        sql: include_str!("migrations/6_index_units.sql"),
-    },
-    Migration {
-        version: 7,
-        works_with: 2,
-        sql: include_str!("migrations/7_history.sql"),
-    },
+/// The tables of each store.
+const TABLES: [&str; 6] = [
+    include_str!("schema/handles.sql"),
+    include_str!("schema/leases.sql"),
+    include_str!("schema/calls.sql"),
+    include_str!("schema/tokens.sql"),
+    include_str!("schema/script_sessions.sql"),
+    include_str!("schema/history.sql"),
 ];
 
-/// Where the versions are recorded.
-const HISTORY_TABLE: &str = "CREATE TABLE IF NOT EXISTS llmc.schema_history (
+/// Where the version is recorded.
+const VERSION_TABLE: &str = "CREATE TABLE llmc.schema_version (
     version    integer PRIMARY KEY,
     works_with integer NOT NULL,
-    applied_at timestamptz NOT NULL DEFAULT now()
+    made_at    timestamptz NOT NULL DEFAULT now()
 )";
+/// Where programs before the first release recorded it.
+const FORMER_TABLE: &str = "schema_history";
 
-/// What a migration did.
+/// What was made in a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MigrationReport {
-    /// The schema before; 0 if there was none.
-    pub from: i32,
-    /// The schema after.
-    pub to: i32,
+pub struct CreationReport {
+    /// Whether the tables were not there before.
+    pub created_tables: bool,
     /// Whether the role of `mcp.store.url` was created.
     pub created_role: bool,
 }
@@ -102,18 +66,18 @@ pub(crate) async fn connect(url: &DatabaseUrl) -> Result<Client> {
     Ok(client)
 }
 
-/// Creates or upgrades everything.
-pub(crate) async fn migrate(settings: &DatabaseSettings) -> Result<MigrationReport> {
-    let migrated = timeout(MIGRATION_TIMEOUT, async {
-        let client = connect(settings.migration_url()).await?;
+/// Creates what is missing.
+pub(crate) async fn create(settings: &DatabaseSettings) -> Result<CreationReport> {
+    let created = timeout(CREATION_TIMEOUT, async {
+        let client = connect(settings.creation_url()).await?;
         check_server(&client).await?;
         client
             .batch_execute(&format!(
-                "BEGIN; SET LOCAL lock_timeout = '50s'; SELECT pg_advisory_xact_lock({MIGRATION_LOCK})"
+                "BEGIN; SET LOCAL lock_timeout = '50s'; SELECT pg_advisory_xact_lock({CREATION_LOCK})"
             ))
             .await?;
         // An error leaves the transaction to the end of the connection, which undoes it.
-        let from = upgrade(&client).await?;
+        let created_tables = create_tables(&client).await?;
         let created_role = match settings.admin_url {
             Some(_) => admit(&client, settings).await?,
             None => {
@@ -123,45 +87,31 @@ pub(crate) async fn migrate(settings: &DatabaseSettings) -> Result<MigrationRepo
             }
         };
         client.batch_execute("COMMIT").await?;
-        Ok(MigrationReport {
-            from,
-            to: found_schema(&client)
-                .await?
-                .map_or(0, |schema| schema.version),
+        Ok(CreationReport {
+            created_tables,
             created_role,
         })
     });
-    migrated.await.map_err(|_| Error::TooSlow)?
+    created.await.map_err(|_| Error::TooSlow)?
 }
 
-/// Applies what is missing; the version before.
-async fn upgrade(client: &Client) -> Result<i32> {
-    let found = found_schema(client).await?;
-    let from = found.map_or(0, |schema| schema.version);
-    if let Some(schema) = found
-        && schema.version >= SCHEMA_VERSION
-    {
+/// Creates the tables if there are none; whether it did.
+async fn create_tables(client: &Client) -> Result<bool> {
+    if let Some(schema) = found_schema(client).await? {
         schema.check()?;
-        return Ok(from);
+        return Ok(false);
     }
-    if found.is_none() {
-        // Only if it is not there: creating takes a right on the database that a prepared schema makes needless.
-        let exists = "SELECT 1 FROM pg_namespace WHERE nspname = 'llmc'";
-        if client.query_opt(exists, &[]).await?.is_none() {
-            client.batch_execute("CREATE SCHEMA llmc").await?;
-        }
-        client.batch_execute(HISTORY_TABLE).await?;
+    // Only if it is not there: creating takes a right on the database that a prepared schema makes needless.
+    let exists = "SELECT 1 FROM pg_namespace WHERE nspname = 'llmc'";
+    if client.query_opt(exists, &[]).await?.is_none() {
+        client.batch_execute("CREATE SCHEMA llmc").await?;
     }
-    for migration in MIGRATIONS.iter().filter(|step| step.version > from) {
-        client.batch_execute(migration.sql).await?;
-        client
-            .execute(
-                "INSERT INTO llmc.schema_history (version, works_with) VALUES ($1, $2)",
-                &[&migration.version, &migration.works_with],
-            )
-            .await?;
+    for tables in TABLES.iter().chain([&VERSION_TABLE]) {
+        client.batch_execute(tables).await?;
     }
-    Ok(from)
+    let record = "INSERT INTO llmc.schema_version (version, works_with) VALUES ($1, $1)";
+    client.execute(record, &[&SCHEMA_VERSION]).await?;
+    Ok(true)
 }
 
 /// Gives the role of the servers what they need, and creates it if it is not there; whether it was created.
@@ -197,7 +147,7 @@ async fn admit(client: &Client, settings: &DatabaseSettings) -> Result<bool> {
             "GRANT USAGE ON SCHEMA llmc TO {name}; \
              GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA llmc TO {name}; \
              GRANT USAGE ON ALL SEQUENCES IN SCHEMA llmc TO {name}; \
-             REVOKE INSERT, UPDATE, DELETE ON llmc.schema_history FROM {name}"
+             REVOKE INSERT, UPDATE, DELETE ON llmc.schema_version FROM {name}"
         ))
         .await?;
     Ok(!exists)
@@ -242,13 +192,18 @@ async fn check_server(client: &Client) -> Result<()> {
 
 async fn found_schema(client: &Client) -> Result<Option<FoundSchema>> {
     // By the catalogue: a role without rights is another matter than a database without tables.
-    let exists = "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
-                  WHERE n.nspname = 'llmc' AND c.relname = 'schema_history'";
-    if client.query_opt(exists, &[]).await?.is_none() {
+    let tables = "SELECT coalesce(bool_or(c.relname = 'schema_version'), false), coalesce(bool_or(c.relname = $1), false) \
+                  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'llmc'";
+    let tables = client.query_one(tables, &[&FORMER_TABLE]).await?;
+    let (is_there, is_former): (bool, bool) = (tables.try_get(0)?, tables.try_get(1)?);
+    if is_former {
+        return Err(Error::FormerSchema);
+    }
+    if !is_there {
         return Ok(None);
     }
     let newest =
-        "SELECT version, works_with FROM llmc.schema_history ORDER BY version DESC LIMIT 1";
+        "SELECT version, works_with FROM llmc.schema_version ORDER BY version DESC LIMIT 1";
     let Some(newest) = client.query_opt(newest, &[]).await? else {
         return Ok(None);
     };
@@ -260,19 +215,13 @@ async fn found_schema(client: &Client) -> Result<Option<FoundSchema>> {
 
 impl FoundSchema {
     fn check(self) -> Result<()> {
-        if self.version < SCHEMA_VERSION {
-            return Err(Error::OldSchema {
-                found: self.version,
-                needed: SCHEMA_VERSION,
-            });
-        }
-        if self.works_with > SCHEMA_VERSION {
-            return Err(Error::NewSchema {
+        match self.works_with > SCHEMA_VERSION {
+            true => Err(Error::NewSchema {
                 found: self.version,
                 known: SCHEMA_VERSION,
-            });
+            }),
+            false => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -281,27 +230,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn migrations_lead_to_the_version_of_this_program() {
-        let versions: Vec<i32> = MIGRATIONS.iter().map(|step| step.version).collect();
-        assert_eq!(versions, (1..=SCHEMA_VERSION).collect::<Vec<_>>());
-        assert!(
-            MIGRATIONS
-                .iter()
-                .all(|step| step.works_with <= step.version)
-        );
-    }
-
-    #[test]
     fn every_table_has_row_level_security_that_binds_its_owner() {
-        for migration in MIGRATIONS {
-            for rest in migration.sql.split("CREATE TABLE llmc.").skip(1) {
+        for sql in TABLES {
+            for rest in sql.split("CREATE TABLE llmc.").skip(1) {
                 let table = rest.split_whitespace().next().unwrap();
                 for needed in [
                     format!("ALTER TABLE llmc.{table} ENABLE ROW LEVEL SECURITY"),
                     format!("ALTER TABLE llmc.{table} FORCE ROW LEVEL SECURITY"),
                     format!("CREATE POLICY tenant ON llmc.{table}"),
                 ] {
-                    assert!(migration.sql.contains(&needed), "{needed}");
+                    assert!(sql.contains(&needed), "{needed}");
                 }
             }
         }
