@@ -20,7 +20,6 @@ use crate::store::SqlLocation;
 mod blocks;
 mod chunker;
 mod chunks;
-mod copy;
 mod id;
 mod postgres;
 mod record;
@@ -36,7 +35,6 @@ use sqlite::SqliteHandles;
 pub use sqlite::HANDLES_VERSION;
 
 pub use chunker::{Chunk, ChunkSpan, Chunker};
-pub use copy::CopiedHandles;
 pub use id::HandleId;
 pub use record::{Draft, HandleInfo, Kept, Meta, Page, Payload, SourceStamp, Swept, Usage};
 pub use writer::HandleWriter;

@@ -9,12 +9,12 @@ use rusqlite::{Connection, OpenFlags};
 /// How long a look waits for another process.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Reads through a SQLite file; its version, or `None` of a file without tables.
+/// Reads through a SQLite file.
 ///
 /// # Errors
-/// The first thing that is wrong: damage and locks held too long in SQLite's words, or a version that is not among
-/// `versions` (none means any).
-pub fn integrity(path: &Path, versions: &[i32]) -> Result<Option<i32>, String> {
+/// The first thing that is wrong: damage and locks held too long in SQLite's words, or another version than `expected`
+/// (`None` means any).
+pub fn integrity(path: &Path, expected: Option<i32>) -> Result<(), String> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_NOFOLLOW;
@@ -32,10 +32,10 @@ pub fn integrity(path: &Path, versions: &[i32]) -> Result<Option<i32>, String> {
     });
     match looked {
         Ok((verdict, ..)) if verdict != "ok" => Err(format!("damaged ({verdict})")),
-        Ok((_, written_by, true)) if !versions.is_empty() && !versions.contains(&written_by) => {
+        Ok((_, written_by, true)) if expected.is_some_and(|expected| expected != written_by) => {
             Err(format!("of another version ({written_by})"))
         }
-        Ok((_, written_by, has_tables)) => Ok(has_tables.then_some(written_by)),
+        Ok(_) => Ok(()),
         Err(error) => Err(format!("damaged ({error})")),
     }
 }
@@ -50,17 +50,17 @@ mod tests {
         let store = crate::HandleStore::open(dir.path(), crate::handles::Options::default());
         drop(store.unwrap());
         let path = dir.path().join("handles.db");
-        assert_eq!(integrity(&path, &[2, 1]), Ok(Some(1)));
-        assert_eq!(integrity(&path, &[]), Ok(Some(1)));
-        let other = integrity(&path, &[2]).unwrap_err();
+        assert_eq!(integrity(&path, Some(1)), Ok(()));
+        assert_eq!(integrity(&path, None), Ok(()));
+        let other = integrity(&path, Some(2)).unwrap_err();
         assert_eq!(other, "of another version (1)");
         let mut bytes = std::fs::read(&path).unwrap();
         let half = bytes.len() / 2;
         bytes[100..half].fill(0xa5);
         std::fs::write(&path, bytes).unwrap();
-        assert!(integrity(&path, &[1]).is_err());
+        assert!(integrity(&path, Some(1)).is_err());
         std::fs::write(&path, "no database at all, whatever its name says").unwrap();
-        assert!(integrity(&path, &[1]).is_err());
-        assert!(integrity(&dir.path().join("none"), &[]).is_err());
+        assert!(integrity(&path, Some(1)).is_err());
+        assert!(integrity(&dir.path().join("none"), None).is_err());
     }
 }

@@ -13,8 +13,6 @@
     reason = "these are the stores' own files, not the agent's"
 )]
 
-mod upgrade;
-
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io;
@@ -26,8 +24,6 @@ use std::time::{Duration, Instant};
 use llmc_host::open_private;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
-
-pub use upgrade::{SqlUpgrade, upgrade};
 
 /// How long a call waits for another process before it fails as busy.
 pub const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
@@ -461,9 +457,10 @@ pub fn is_damage(error: &rusqlite::Error) -> bool {
         rusqlite::Error::SqliteFailure(failure, message) => match failure.code {
             ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => true,
             // The right version number over the wrong tables.
-            ErrorCode::Unknown => message
-                .as_deref()
-                .is_some_and(|m| m.contains("no such ") || m.contains("malformed")),
+            ErrorCode::Unknown => message.as_deref().is_some_and(|message| {
+                let signs = ["no such ", "has no column ", "cannot modify ", "malformed"];
+                signs.iter().any(|sign| message.contains(sign))
+            }),
             _ => false,
         },
         rusqlite::Error::SqlInputError { .. } => true,

@@ -55,4 +55,5 @@ pub use entry::{
 pub use error::{Error, Result};
 pub use history::{History, HistoryCheck, HistorySettings, HistoryState, HistorySwept};
 pub use recording::{HeadMove, Recorded, Recording};
+pub use store::sqlite::{HISTORY_FILE, HISTORY_VERSION};
 pub use undo::{UndoConflict, UndoReport, UndoRequest, UndoTarget};

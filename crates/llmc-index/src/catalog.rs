@@ -28,7 +28,7 @@ pub(crate) use rows::{file_of, language_name, unit_id};
 use rows::{file_row, pick, signed, stamp, symbol_row, unit_row, unsigned};
 
 /// Increased with every change of the tables, of the words or of the units: an older index is built again.
-pub(crate) const FORMAT_VERSION: i32 = 6;
+pub(crate) const FORMAT_VERSION: i32 = 1;
 
 const SCHEMA: &str = "
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;

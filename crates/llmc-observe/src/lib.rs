@@ -57,9 +57,9 @@ pub use summary::{
     TokenCounts, ToolSummary,
 };
 pub use telemetry::{
-    CallDetail, CallFilter, CallPage, CallQuery, CallReader, CopiedCalls, CopiedTexts, Error,
-    SavingsGroup, SavingsReport, SessionActivity, TELEMETRY_VERSION, Telemetry, TelemetryFollower,
-    TelemetryLocation, TelemetryOptions, UPGRADED_TELEMETRY_VERSION,
+    CallDetail, CallFilter, CallPage, CallQuery, CallReader, Error, SavingsGroup, SavingsReport,
+    SessionActivity, TELEMETRY_VERSION, Telemetry, TelemetryFollower, TelemetryLocation,
+    TelemetryOptions,
 };
 pub use upstreams::{UpstreamLedger, UpstreamList};
 pub use workspace_feed::WorkspaceFeed;

@@ -4,7 +4,6 @@
 //! the error and goes on.
 
 mod calls;
-mod copy;
 mod follow;
 mod location;
 mod row;
@@ -21,9 +20,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use llmc_envelope::clock::{Clock, from_millis, millis};
 use llmc_envelope::handles::HandleId;
-use llmc_envelope::store::{
-    LOCK_TIMEOUT, SqlLocation, SqlStore, StoreUnavailable, TransactionError, upgrade,
-};
+use llmc_envelope::store::{SqlLocation, SqlStore, StoreUnavailable, TransactionError};
 use llmc_store::Database;
 use rusqlite::params;
 
@@ -35,12 +32,11 @@ use crate::summary::Summary;
 pub use calls::{
     CallDetail, CallPage, CallQuery, CallReader, SavingsGroup, SavingsReport, SessionActivity,
 };
-pub use copy::{CopiedCalls, CopiedTexts};
 pub use follow::TelemetryFollower;
 pub use location::TelemetryLocation;
 pub(crate) use row::{TelemetryRow, without_nul};
-use schema::{SCHEMA, UPGRADE};
-pub use schema::{TELEMETRY_VERSION, UPGRADED_TELEMETRY_VERSION};
+use schema::SCHEMA;
+pub use schema::TELEMETRY_VERSION;
 use shared::SharedCalls;
 
 /// Bytes of all contents that are kept; the oldest go first.
@@ -141,8 +137,6 @@ struct CallFile {
 impl Telemetry {
     /// Opens this file, creating it when it is missing, and removes rows past their retention.
     pub fn open(path: &Path, options: TelemetryOptions) -> Result<Self, Error> {
-        let lock_timeout = options.lock_timeout.unwrap_or(LOCK_TIMEOUT);
-        upgrade(path, &SCHEMA, &UPGRADE, lock_timeout)?;
         Self::at(SqlLocation::File(path.into()), options)
     }
 
@@ -192,7 +186,7 @@ impl Telemetry {
     /// Writes rows; into a shared database all or none of them.
     pub(crate) fn write(&self, rows: &[TelemetryRow]) -> Result<(), Error> {
         match &self.store {
-            TelemetryStore::Shared(calls) => calls.write(rows, &self.options).map(drop),
+            TelemetryStore::Shared(calls) => calls.write(rows, &self.options),
             TelemetryStore::File(file) => {
                 (rows.iter()).try_for_each(|row| file.write(row, &self.options))
             }

@@ -4,11 +4,9 @@
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use llmc_envelope::Clock;
 use llmc_observe::{
-    AuditRow, CallContent, CallEvent, CallFilter, CallQuery, CallReader, CallScope, ContentText,
-    CopiedCalls, CopiedTexts, Observer, ObserverOptions, SharedAudit, Telemetry, TelemetryFollower,
-    TelemetryLocation, TelemetryOptions, UncountedCall,
+    AuditRow, CallEvent, CallFilter, Observer, ObserverOptions, SharedAudit, Telemetry,
+    TelemetryFollower, TelemetryOptions, UncountedCall,
 };
 use llmc_store::{Database, DatabaseSettings, DatabaseUrl, Error, Tenant};
 use llmc_testdb::{TestCluster, TestDatabase};
@@ -196,97 +194,4 @@ fn without_the_database_no_audit_row_is_acknowledged() {
     }
     let ids = "SELECT string_agg(id, ' ' ORDER BY id) FROM llmc.audit";
     assert_eq!(cluster.sql(&database.name, ids), "acknowledged later");
-}
-
-#[test]
-fn a_machine_that_joins_brings_its_calls_once() {
-    let Some(cluster) = TestCluster::shared() else {
-        return;
-    };
-    let test_database = cluster.database();
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("te_telemetry.db");
-    let clock = Clock::manual(Timestamp::from_second(1_800_000_000).unwrap());
-    let options = TelemetryOptions {
-        clock: clock.clone(),
-        ..TelemetryOptions::default()
-    };
-    let own = Telemetry::open(&file, options).unwrap();
-    let content = CallContent {
-        args: ContentText {
-            text: "given\0".to_owned(),
-            is_cut: false,
-        },
-        answer: ContentText {
-            text: "x".repeat(20_000),
-            is_cut: true,
-        },
-    };
-    // More than one batch.
-    for n in 0..250 {
-        let mut event = call("te_grep").event;
-        event.duration_ms = f64::from(n);
-        event.args = Some(format!("{{\"n\":{n}}}"));
-        own.record_with(&event, (n == 7).then_some(&content))
-            .unwrap();
-        clock.advance(Duration::from_secs(1));
-    }
-    // A call of another server, at the time of the database.
-    let before = Telemetry::shared(connect(&test_database, "team"), TelemetryOptions::default());
-    before.record(&call("read_file").event).unwrap();
-
-    let done = own
-        .copy_to(connect(&test_database, "team"), CopiedTexts::Keep)
-        .unwrap();
-    assert_eq!(
-        done,
-        CopiedCalls {
-            copied: 250,
-            known: 0
-        }
-    );
-    assert_eq!(calls(connect(&test_database, "team")), 251);
-    assert_eq!(calls(connect(&test_database, "other")), 0);
-    let listed = |location: TelemetryLocation| {
-        let query = CallQuery {
-            limit: 50,
-            tool: Some("te_grep".to_owned()),
-            ..CallQuery::default()
-        };
-        let page = CallReader::new(location).page(&query, CallScope::All);
-        let calls = page.unwrap().calls.into_iter();
-        let calls = calls.map(|call| (call.time, call.duration_ms.to_bits(), call.session));
-        calls.collect::<Vec<_>>()
-    };
-    let shared = listed(connect(&test_database, "team").into());
-    assert_eq!(shared, listed((&file).into()));
-    assert_eq!(shared.len(), 50);
-    let text = "SELECT octet_length(answer), answer_cut, args_cut FROM llmc.call_contents";
-    let kept = "SELECT length(answer), answer_cut, args_cut FROM contents";
-    let sqlite = rusqlite::Connection::open(&file).unwrap();
-    let kept: (i64, bool, bool) = sqlite
-        .query_row(kept, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
-        .unwrap();
-    let flag = |is_set: bool| if is_set { "t" } else { "f" };
-    assert_eq!(
-        cluster.sql(&test_database.name, text),
-        format!("{}|{}|{}", kept.0, flag(kept.1), flag(kept.2))
-    );
-
-    // Again, with one that is new, and without texts.
-    let mut event = call("te_cat").event;
-    event.duration_ms = 1.5;
-    own.record_with(&event, Some(&content)).unwrap();
-    let again = own
-        .copy_to(connect(&test_database, "team"), CopiedTexts::LeaveOut)
-        .unwrap();
-    assert_eq!(
-        again,
-        CopiedCalls {
-            copied: 1,
-            known: 250
-        }
-    );
-    let contents = "SELECT count(*) FROM llmc.call_contents";
-    assert_eq!(cluster.sql(&test_database.name, contents), "1");
 }

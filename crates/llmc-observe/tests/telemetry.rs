@@ -542,50 +542,32 @@ fn a_text_may_hold_anything(engine: &Engine) {
 }
 
 #[test]
-fn a_file_of_the_version_before_keeps_its_rows() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("te.db");
-    let before = rusqlite::Connection::open(&path).unwrap();
-    let schema = include_str!("telemetry-v1.sql");
-    before.execute_batch(schema).unwrap();
-    before
-        .execute_batch(
-            "INSERT INTO calls VALUES (7, 1800000000000, 'mcp', 'a', 's', 'm', 'grep', 'enriched', 1, 2, 3, 4, 5, 6, 1.5, 0, \
-             NULL, NULL, '{}'); PRAGMA user_version = 1;",
-        )
-        .unwrap();
-    drop(before);
-    let telemetry = Telemetry::open(&path, TelemetryOptions::default()).unwrap();
-    telemetry.record(&call("cat", "b", 1.0)).unwrap();
-    assert_eq!(all(&telemetry).totals.calls, 2);
-    let names: Vec<_> = dir.path().read_dir().unwrap().collect();
-    assert!(names.len() <= 4, "nothing was moved aside: {names:?}");
-    // Opened again it is as it is.
-    drop(telemetry);
-    let telemetry = Telemetry::open(&path, TelemetryOptions::default()).unwrap();
-    assert_eq!(all(&telemetry).totals.calls, 2);
-    let page = CallReader::new(&path).page(
-        &CallQuery {
-            limit: 10,
-            ..CallQuery::default()
-        },
-        CallScope::All,
-    );
-    let seqs: Vec<_> = page.unwrap().calls.iter().map(|call| call.seq).collect();
-    assert_eq!(seqs, [Some(8), Some(7)]);
-}
-
-#[test]
-fn a_foreign_file_with_the_number_of_the_version_before_is_not_upgraded() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("te.db");
-    let foreign = rusqlite::Connection::open(&path).unwrap();
-    foreign
-        .execute_batch("CREATE VIEW calls AS SELECT 1; PRAGMA user_version = 1;")
-        .unwrap();
-    drop(foreign);
-    let telemetry = Telemetry::open(&path, TelemetryOptions::default()).unwrap();
-    telemetry.record(&call("x", "a", 1.0)).unwrap();
-    assert_eq!(all(&telemetry).totals.calls, 1);
-    assert!(dir.path().join("te.db.version1-1").exists());
+fn a_file_of_another_program_is_set_aside() {
+    for (version, sql, kept) in [
+        (
+            2,
+            "CREATE TABLE calls (seq INTEGER PRIMARY KEY)",
+            "te.db.version2-1",
+        ),
+        // The right number over other tables, which the first use finds.
+        (
+            1,
+            "CREATE TABLE calls (seq INTEGER PRIMARY KEY)",
+            "te.db.corrupt-1",
+        ),
+        (1, "CREATE VIEW calls AS SELECT 1", "te.db.corrupt-1"),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("te.db");
+        let other = rusqlite::Connection::open(&path).unwrap();
+        other.execute_batch(sql).unwrap();
+        other.pragma_update(None, "user_version", version).unwrap();
+        drop(other);
+        let telemetry = Telemetry::open(&path, TelemetryOptions::default()).unwrap();
+        // The first row may be lost to finding out.
+        let _ = telemetry.record(&call("x", "a", 1.0));
+        telemetry.record(&call("x", "a", 1.0)).unwrap();
+        assert!(all(&telemetry).totals.calls > 0, "{sql}");
+        assert!(dir.path().join(kept).exists(), "{version}: {sql}");
+    }
 }

@@ -19,8 +19,8 @@ use tokio_postgres::Client;
 
 use crate::block_on::block_on;
 use crate::listen::Listener;
-use crate::schema::{self, CreationReport};
 use crate::report::{self, DatabaseReport};
+use crate::schema::{self, CreationReport};
 use crate::tls::TlsMaker;
 use crate::transaction::{CONNECTION_LIMITS, TenantTransaction};
 use crate::url::CONNECT_TIMEOUT;

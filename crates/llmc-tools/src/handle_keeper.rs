@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use llmc_config::HandlesConfig;
-use llmc_envelope::handles::{Draft, HANDLES_FILE, Options, Payload, SourceStamp};
+use llmc_envelope::handles::{Draft, Options, Payload, SourceStamp};
 use llmc_envelope::{HandleId, HandleStore};
 use llmc_store::Database;
 
@@ -137,25 +137,6 @@ fn or_warn(stored: Result<HandleId>) -> Option<HandleId> {
         .ok()
 }
 
-/// The handle store of a state directory. A link in its place could lead anywhere.
-/// The handles that this machine has kept without a database, if there are any, and those of the database.
-///
-/// # Errors
-/// The store of this machine cannot be opened.
-pub fn own_and_shared_handles(
-    state: &Path,
-    database: &Database,
-    config: &HandlesConfig,
-) -> Result<Option<(HandleStore, HandleStore)>> {
-    if !state.join(STORE_DIR).join(HANDLES_FILE).exists() {
-        return Ok(None);
-    }
-    let options = options_of(config);
-    let own = open_store(state, options.clone());
-    let own = own.map_err(|why| Error::new(ErrorKind::Unavailable, why))?;
-    Ok(Some((own, HandleStore::shared(database.clone(), options))))
-}
-
 fn options_of(config: &HandlesConfig) -> Options {
     Options {
         ttl: config.ttl(),
@@ -164,6 +145,7 @@ fn options_of(config: &HandlesConfig) -> Options {
     }
 }
 
+/// The handle store of a state directory. A link in its place could lead anywhere.
 fn open_store(state: &Path, options: Options) -> Result<HandleStore, String> {
     let dir = state.join(STORE_DIR);
     if dir.is_symlink() {

@@ -83,7 +83,6 @@ pub use call::{Call, CallOutcome, Progress, nearest};
 pub use confinement::ConfinementSummary;
 pub use cx::{Caller, Form, Surface, UNKNOWN_AGENT};
 pub use error::{Error, ErrorKind, ErrorRow, Family, ROWS, Result};
-pub use handle_keeper::own_and_shared_handles;
 pub use history_view::{EntryUndo, HistoryQuery};
 pub use llmc_gateway::{AskUser, UserQuestion, UserReply};
 pub use meant::suggestion;

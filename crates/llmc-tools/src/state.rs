@@ -6,8 +6,9 @@ use llmc_config::LoadedConfig;
 use llmc_envelope::handles::{HANDLES_FILE, HANDLES_VERSION};
 use llmc_envelope::integrity;
 use llmc_envelope::store::is_moved_aside;
+use llmc_history::{HISTORY_FILE, HISTORY_VERSION};
 use llmc_host::{CONFIG_FILE, PathRules, STATE_DIR};
-use llmc_observe::{TELEMETRY_VERSION, UPGRADED_TELEMETRY_VERSION};
+use llmc_observe::TELEMETRY_VERSION;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::observe::TELEMETRY;
@@ -24,8 +25,6 @@ pub struct Store {
     pub bytes: u64,
     /// What is wrong with it.
     pub damage: Option<String>,
-    /// Whether it is of a version before, which the next process that writes it upgrades.
-    pub is_outdated: bool,
 }
 
 /// Reads the stores below a state directory through, so it takes as long as they are large. Changes nothing.
@@ -38,25 +37,23 @@ pub fn stores(dir: &Path) -> Vec<Store> {
             return;
         }
         let name = path.strip_prefix(dir).unwrap_or(path).display().to_string();
-        let versions = versions_of(path);
-        let found = integrity(path, versions);
         stores.push(Store {
             name,
             bytes: size(path) + size(&path.with_extension("db-wal")),
-            is_outdated: matches!(found, Ok(Some(version)) if versions.first().is_some_and(|newest| *newest != version)),
-            damage: found.err(),
+            damage: integrity(path, version_of(path)).err(),
         });
     });
     stores.sort_by(|a, b| a.name.cmp(&b.name));
     stores
 }
 
-/// The versions of a store that this program can use, the one that it writes first; none if that is not known.
-fn versions_of(path: &Path) -> &'static [i32] {
-    match path.file_name().and_then(|name| name.to_str()) {
-        Some(TELEMETRY) => &[TELEMETRY_VERSION, UPGRADED_TELEMETRY_VERSION],
-        Some(HANDLES_FILE) => &[HANDLES_VERSION],
-        _ => &[],
+/// The version of a store that this program works with; `None` of one that is built again by itself.
+fn version_of(path: &Path) -> Option<i32> {
+    match path.file_name()?.to_str()? {
+        TELEMETRY => Some(TELEMETRY_VERSION),
+        HANDLES_FILE => Some(HANDLES_VERSION),
+        HISTORY_FILE => Some(HISTORY_VERSION),
+        _ => None,
     }
 }
 

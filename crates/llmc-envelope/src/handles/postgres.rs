@@ -378,18 +378,6 @@ impl HandleRows for PostgresHandles {
         })
     }
 
-    fn owners(&self) -> Result<Vec<String>, Error> {
-        let sql = "SELECT DISTINCT owner FROM llmc.handles WHERE NOT pending";
-        self.run(async |tx| {
-            let rows = tx.query(sql, &[]).await?;
-            let owners = rows.iter().map(|row| {
-                let owner = String::from_utf8(field(row, 0)?);
-                owner.map_err(|_| Work::Own(damaged()))
-            });
-            owners.collect()
-        })
-    }
-
     fn usage(&self) -> Result<Usage, Error> {
         let sql = format!(
             "SELECT count(*) FILTER (WHERE NOT pending AND expires_ms > {NOW}), \

@@ -57,9 +57,6 @@ pub(super) trait HandleRows: Send + Sync {
     /// All results of an owner, newest first.
     fn list(&self, owner: &str) -> Result<Vec<HandleInfo>, Error>;
 
-    /// All owners of results.
-    fn owners(&self) -> Result<Vec<String>, Error>;
-
     fn usage(&self) -> Result<Usage, Error>;
 
     fn sweep(&self) -> Result<Swept, Error>;

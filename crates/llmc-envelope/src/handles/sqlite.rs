@@ -217,14 +217,6 @@ impl HandleRows for SqliteHandles {
         self.look(|conn| Ok(list(conn, owner, self.now())?))
     }
 
-    fn owners(&self) -> Result<Vec<String>, Error> {
-        self.look(|conn| {
-            let mut query = conn.prepare("SELECT DISTINCT owner FROM handles WHERE pending = 0")?;
-            let owners = query.query_map([], |row| row.get(0))?;
-            Ok(owners.collect::<Result<_, _>>()?)
-        })
-    }
-
     fn usage(&self) -> Result<Usage, Error> {
         self.look(|conn| {
             Ok(conn.query_row(

@@ -31,7 +31,9 @@ use rows::{
 };
 
 /// The store's file in the state directory.
-const STORE_FILE: &str = "history.db";
+pub const HISTORY_FILE: &str = "history.db";
+/// The version of that file.
+pub const HISTORY_VERSION: i32 = 1;
 /// How long a call waits for what other servers record, all its transactions together: a stopped server may never release
 /// it, and the answer then says that the change is not recorded.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(1_500);
@@ -41,7 +43,7 @@ const SHRINK_PAGES: u32 = 2_000;
 const BUILD_BATCH: usize = 16;
 
 const SCHEMA: SqlSchema = SqlSchema {
-    version: 3,
+    version: HISTORY_VERSION,
     sql: "
 CREATE TABLE numbers (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE objects (
@@ -83,7 +85,7 @@ pub(crate) struct SqliteHistory {
 
 impl SqliteHistory {
     pub(crate) fn open(state_dir: &Path) -> Result<SqliteHistory> {
-        let file = SqlLocation::File(state_dir.join(STORE_FILE));
+        let file = SqlLocation::File(state_dir.join(HISTORY_FILE));
         let store = SqlStore::open_within(file, SCHEMA, LOCK_TIMEOUT)?;
         let server = ServerMark::new(state_dir)
             .map_err(|error| llmc_envelope::store::describe_io(&error))?;

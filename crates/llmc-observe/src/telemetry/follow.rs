@@ -301,7 +301,7 @@ mod tests {
         fs::remove_file(&path).unwrap();
         let foreign = Connection::open(&path).unwrap();
         foreign
-            .execute_batch("CREATE VIEW calls AS SELECT 1; PRAGMA user_version = 2;")
+            .execute_batch("CREATE VIEW calls AS SELECT 1; PRAGMA user_version = 1;")
             .unwrap();
         let error = TelemetryFollower::new(&path, Timestamp::UNIX_EPOCH).next(10);
         assert!(error.is_err(), "a view runs what its author wrote");

@@ -22,9 +22,6 @@ const MAX_CONTENT_BYTES: usize = 16 << 10;
 pub(crate) struct TelemetryRow {
     #[serde(skip)]
     pub(super) made: Instant,
-    /// When it was made, of a row that is copied from another store.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) time_ms: Option<i64>,
     pub(super) source: String,
     pub(super) agent: String,
     pub(super) session: String,
@@ -81,7 +78,6 @@ impl TelemetryRow {
         let number = |count: u64| count as i64;
         TelemetryRow {
             made: Instant::now(),
-            time_ms: None,
             source: without_nul(&call.source),
             agent: without_nul(&call.agent),
             session: without_nul(&call.session),

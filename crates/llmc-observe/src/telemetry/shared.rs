@@ -31,33 +31,27 @@ const NUMBER_LOCK: &str = "SELECT pg_advisory_xact_lock(hashtextextended('llmc.c
 /// Whether this batch is there already; it is among the newest if it is.
 const IS_WRITTEN: &str = "SELECT 1 FROM llmc.calls WHERE seq > (SELECT coalesce(max(seq), 0) FROM llmc.calls) - 100000 \
                           AND batch = $1 LIMIT 1";
-/// `$1`: the rows as JSON, `$2`: the batch, `$3`: the time of a test. A row with a time of its own is copied from another
-/// store, once.
+/// `$1`: the rows as JSON, `$2`: the batch, `$3`: the time of a test.
 const INSERT: &str = "
 WITH input AS MATERIALIZED (
     SELECT nextval('llmc.call_numbers') AS seq, given.* FROM jsonb_to_recordset($1::text::jsonb) AS given (
-        age_ms bigint, time_ms bigint, source text, agent text, session text, model text, cmd text, mode text, bytes_in bigint,
+        age_ms bigint, source text, agent text, session text, model text, cmd text, mode text, bytes_in bigint,
         bytes_out bigint, tokens_in bigint, tokens_served bigint, tokens_withheld bigint, tokens_fetched_back bigint,
         latency_ms double precision, truncated boolean, handle text, error text, principal text, server text,
         client text, correlation_id text, path text, entry text, args text, content jsonb)
-    WHERE given.time_ms IS NULL OR NOT EXISTS (SELECT FROM llmc.calls AS known WHERE known.time_ms = given.time_ms
-        AND known.correlation_id = given.correlation_id AND known.server = given.server AND known.session = given.session
-        AND known.cmd = given.cmd AND known.latency_ms = given.latency_ms)
 ), made AS (
     INSERT INTO llmc.calls (seq, batch, time_ms, source, agent, session, model, cmd, mode, bytes_in, bytes_out, tokens_in,
         tokens_served, tokens_withheld, tokens_fetched_back, latency_ms, truncated, handle, error, principal, server, client,
         correlation_id, path, entry, args)
-    SELECT seq, $2::text, coalesce(time_ms, $3::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint - age_ms), source, agent,
+    SELECT seq, $2::text, coalesce($3::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint - age_ms), source, agent,
         session, model, cmd, mode, bytes_in, bytes_out, tokens_in, tokens_served, tokens_withheld, tokens_fetched_back,
         latency_ms, truncated, handle, error, principal, server, client, correlation_id, path, entry, args
     FROM input
-), contents AS (
-    INSERT INTO llmc.call_contents (seq, bytes, args_cut, answer_cut, args, answer)
-    SELECT seq, octet_length(content->>'args') + octet_length(content->>'answer'), (content->>'args_cut')::boolean,
-        (content->>'answer_cut')::boolean, content->>'args', content->>'answer'
-    FROM input WHERE content IS NOT NULL
 )
-SELECT count(*) FROM input";
+INSERT INTO llmc.call_contents (seq, bytes, args_cut, answer_cut, args, answer)
+SELECT seq, octet_length(content->>'args') + octet_length(content->>'answer'), (content->>'args_cut')::boolean,
+    (content->>'answer_cut')::boolean, content->>'args', content->>'answer'
+FROM input WHERE content IS NOT NULL";
 /// Removes the oldest contents until the rest has at most `$1` bytes.
 const DROP_CONTENTS: &str = "
 DELETE FROM llmc.call_contents WHERE seq <= (SELECT seq FROM (SELECT seq, sum(bytes) OVER (ORDER BY seq DESC) AS kept
@@ -89,12 +83,12 @@ impl SharedCalls {
         }
     }
 
-    /// Writes rows, all or none, once however often it is tried; how many were new.
+    /// Writes rows, all or none, once however often it is tried.
     pub(super) fn write(
         &self,
         rows: &[TelemetryRow],
         options: &TelemetryOptions,
-    ) -> Result<u64, Error> {
+    ) -> Result<(), Error> {
         let json = as_json(rows);
         let batch = uuid::Uuid::new_v4().to_string();
         let now = options.clock.manual_ms();
@@ -102,25 +96,23 @@ impl SharedCalls {
         let before = self.written.load(Ordering::Relaxed);
         let after = before + rows.len() as u64;
         let checks_contents = before / CONTENTS_CHECK_ROWS != after / CONTENTS_CHECK_ROWS;
-        let made: i64 = self
-            .database
+        self.database
             .transaction(async |tx| {
                 tx.query_one(NUMBER_LOCK, &[]).await?;
                 // The first try may have been committed before its connection was lost.
                 if is_retry.replace(true) && tx.query_opt(IS_WRITTEN, &[&batch]).await?.is_some() {
-                    return Ok(rows.len() as i64);
+                    return Ok(());
                 }
-                let made = tx.query_one(INSERT, &[&json, &batch, &now]).await?;
+                tx.execute(INSERT, &[&json, &batch, &now]).await?;
                 if checks_contents {
                     tx.execute(DROP_CONTENTS, &[&MAX_ALL_CONTENTS_BYTES])
                         .await?;
                 }
-                Ok(made.try_get(0)?)
+                Ok(())
             })
             .map_err(Error::Shared)?;
         self.written.store(after, Ordering::Relaxed);
-        self.prune_at_times(options)?;
-        Ok(u64::try_from(made).unwrap_or(0))
+        self.prune_at_times(options)
     }
 
     fn prune_at_times(&self, options: &TelemetryOptions) -> Result<(), Error> {

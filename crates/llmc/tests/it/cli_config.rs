@@ -296,33 +296,39 @@ fn a_server_for_other_machines_says_whom_it_refuses() {
 }
 
 #[test]
-fn telemetry_of_the_version_before_is_said_to_be_upgraded() {
+fn a_state_directory_of_another_version_is_kept_beside() {
     let workspace = workspace(FIXTURE);
-    let store = workspace.path(".llmc/te_telemetry.db");
-    std::fs::create_dir_all(store.parent().unwrap()).unwrap();
-    let before = include_str!("../../../llmc-observe/tests/telemetry-v1.sql");
-    let file = rusqlite::Connection::open(&store).unwrap();
-    file.execute_batch(before).unwrap();
-    file.execute_batch("PRAGMA user_version = 1").unwrap();
-    drop(file);
-    let line = |said: &str| {
-        let line = said.lines().find(|line| line.contains("te_telemetry.db"));
-        line.unwrap_or_else(|| panic!("{said}")).to_owned()
+    let use_it = |expected: &str| {
+        let mut client = crate::classic(&workspace);
+        let append = json!({"path": "log.txt", "content": "line\n", "mode": "append"});
+        client.text("linux_fs_write", append);
+        let listed = client.text("history", json!({}));
+        assert!(listed.contains(expected), "{listed}");
+        client.finish()
     };
-    let found = workspace.llmc(["doctor"]);
-    let told = line(&found.stdout);
-    assert!(
-        told.ends_with("sound, of the version before; the next server upgrades it"),
-        "{told}"
-    );
-    assert!(
-        !found.stdout.contains("another version"),
-        "{}",
-        found.stdout
-    );
-    let mut client = crate::classic(&workspace);
-    client.call_tool("health", json!({}));
-    client.finish();
-    let told = line(&workspace.llmc(["doctor"]).stdout);
-    assert!(told.ends_with(", sound"), "{told}");
+    use_it("log.txt");
+    assert_eq!(workspace.llmc(["rag", "index"]).code, Some(0));
+    // Telemetry, history and index as a program before the first release left them.
+    for (store, version) in [("te_telemetry", 2), ("history", 2), ("index/catalog", 6)] {
+        let file = workspace.path(format!(".llmc/{store}.db"));
+        let file = rusqlite::Connection::open(file).unwrap();
+        file.pragma_update(None, "user_version", version).unwrap();
+    }
+    let found = workspace.llmc(["doctor"]).stdout;
+    for store in ["te_telemetry.db", "history.db"] {
+        let told = format!(
+            "{store} is of another version (2); a server keeps it beside and begins a new one"
+        );
+        assert!(found.contains(&told), "{found}");
+    }
+    let log = use_it("log.txt").stderr;
+    assert!(log.contains("te_telemetry.db.version2-1"), "{log}");
+    let found = workspace.llmc(["doctor"]).stdout;
+    for kept in ["te_telemetry.db.version2-1", "history.db.version2-1"] {
+        assert!(workspace.path(format!(".llmc/{kept}")).exists());
+        let told = format!("{kept} was kept because it could not be used; delete it");
+        assert!(found.contains(&told), "{found}");
+    }
+    let searched = workspace.llmc(["rag", "search", "alpha"]);
+    assert_eq!(searched.code, Some(0), "{}", searched.stderr);
 }

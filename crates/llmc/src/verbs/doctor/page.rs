@@ -111,7 +111,6 @@ pub(super) fn document(found: &Findings) -> String {
         .map(|store| {
             json!({
                 "name": store.name, "bytes": store.bytes, "damage": store.damage,
-                "outdated": store.is_outdated,
             })
         })
         .collect();
@@ -283,11 +282,7 @@ fn stores(found: &Findings) -> Vec<(&str, String)> {
             bytes @ 10_000..10_000_000 => format!("{} kB", bytes / 1000),
             bytes => format!("{} MB", bytes / 1_000_000),
         };
-        let state = match (&store.damage, store.is_outdated) {
-            (Some(damage), _) => damage.as_str(),
-            (None, true) => "sound, of the version before; the next server upgrades it",
-            (None, false) => "sound",
-        };
+        let state = store.damage.as_deref().unwrap_or("sound");
         (store.name.as_str(), format!("{size}, {state}"))
     })
     .collect()
