@@ -94,7 +94,7 @@ pub use error::{Error, Result};
 pub use exit_status::ExitStatus;
 pub use follow::{RunReport, Stream};
 pub use git_dirs::{followed_git_dirs, is_followed};
-pub use helper::helper_main;
+pub use helper::{confines_without_namespaces, helper_main, places_around};
 pub use home::{HIDDEN_PLACES, user_home};
 pub use interactive::{RunLeash, RunPipes};
 pub use interpreters::is_interpreter;

@@ -20,6 +20,7 @@ use self::trial::{Attempt, Test, Trial};
 use super::level::ConfinementLevel;
 use super::programs::Program;
 use super::runner::Runner;
+use super::settings::Children;
 use llmc_host::OpenDir;
 
 /// One escape test and its result.
@@ -61,6 +62,8 @@ pub fn run_probes(runner: &Runner, cwd: &OpenDir) -> Vec<Probe> {
     };
     let outside = Outside::new(runner.settings(), cwd, &prober.mark).map(Rc::new);
     let mut list = prober.files(&outside);
+    list.extend(prober.content(&outside));
+    list.extend(prober.programs());
     list.extend(prober.read_only_root());
     list.extend(prober.network(&outside));
     list.extend(prober.processes());
@@ -84,6 +87,8 @@ enum TargetKind {
     LocalSocket,
     AbstractSocket,
     Process,
+    /// A system call that only the filter refuses.
+    Filtered,
 }
 
 /// Makes attempts and judges them.
@@ -117,11 +122,67 @@ impl Prober<'_> {
             Trial::new(
                 chmod,
                 TargetKind::File,
-                self.claim(level.mountns, "mntns"),
+                self.claim(level.mountns || self.is_alone(), "mntns"),
                 &["chmod", &file],
                 move |_| opened.was_opened_up(),
             ),
         ]
+    }
+
+    /// For runs that may read named places only.
+    fn content(&self, outside: &Result<Rc<Outside>, String>) -> Option<Test<'_>> {
+        self.runner.settings().sees.as_ref()?;
+        let read = "read a file outside the places that are named";
+        let outside = match outside {
+            Ok(outside) => outside.clone(),
+            Err(why) => return Some(untried(read, why).into()),
+        };
+        let secret = match outside.secret(&self.mark) {
+            Ok(secret) => secret,
+            Err(error) => return Some(untried(read, &error.to_string()).into()),
+        };
+        let claim = self.claim(self.reads_named_places(), "landlock");
+        let words = ["read", secret.as_str()];
+        let test = Trial::new(read, TargetKind::Hidden, claim, &words, move |attempt| {
+            // The file is there until the test is over.
+            let _ = &outside;
+            attempt.got_hold_of(&self.mark)
+        });
+        Some(test)
+    }
+
+    /// For runs that may start nothing.
+    fn programs(&self) -> Vec<Test<'_>> {
+        if self.runner.settings().children == Children::Allowed {
+            return Vec::new();
+        }
+        let claim = self.claim(self.is_alone(), "seccomp");
+        let start = Trial::new(
+            "start a process",
+            TargetKind::Filtered,
+            claim.clone(),
+            &["start", &self.mark],
+            |attempt| attempt.got_hold_of(&self.mark),
+        );
+        // A file that is not there: this attempt leaves the process as it is.
+        let become_another = Trial::new(
+            "become another program",
+            TargetKind::Filtered,
+            claim,
+            &["become", &format!("/{}", self.mark)],
+            |attempt| attempt.refused == Some(Errno::NOENT.raw_os_error()),
+        );
+        vec![start, become_another]
+    }
+
+    /// Whether runs start nothing and reach no other process.
+    fn is_alone(&self) -> bool {
+        self.runner.settings().children == Children::Refused && self.runner.level().seccomp
+    }
+
+    /// Whether runs read named places only, whatever the mounts say.
+    fn reads_named_places(&self) -> bool {
+        self.runner.settings().sees.is_some() && self.runner.level().landlock.is_some()
     }
 
     /// Roots that runs may only read. The attempt sets the permissions that the directory has, which only its time of
@@ -133,7 +194,7 @@ impl Prober<'_> {
         Some(Trial::new(
             "change a directory that is read-only",
             TargetKind::File,
-            self.claim(level.mountns, "mntns"),
+            self.claim(level.mountns || self.is_alone(), "mntns"),
             &["chmod-as-is", &root.display().to_string()],
             move |attempt| {
                 let now = targets::change_time(root);
@@ -241,7 +302,7 @@ impl Prober<'_> {
             Trial::with_other_target(
                 kill,
                 TargetKind::Process,
-                self.claim(level.pidns || scoped, "pidns"),
+                self.claim(level.pidns || scoped || self.is_alone(), "pidns"),
                 &["kill", &outside],
                 &["kill", &inside],
                 move |attempt| {
@@ -269,7 +330,10 @@ impl Prober<'_> {
         Trial::new(
             what,
             TargetKind::Hidden,
-            self.claim(self.runner.level().mountns, "mntns"),
+            self.claim(
+                self.runner.level().mountns || self.reads_named_places(),
+                "mntns",
+            ),
             &["read", &path],
             move |attempt| {
                 // The file is there until the test is over.
@@ -315,7 +379,8 @@ impl Prober<'_> {
             return untried(what, "there is none in a hidden place").into();
         };
         let path = credential.path();
-        let claim = self.claim(self.runner.level().mountns, "mntns");
+        let is_hidden = self.runner.level().mountns || self.reads_named_places();
+        let claim = self.claim(is_hidden, "mntns");
         let words = ["read", path.as_str()];
         Trial::new(what, TargetKind::Hidden, claim, &words, move |attempt| {
             attempt.got_hold_of(credential.start())
@@ -342,14 +407,18 @@ impl Prober<'_> {
                 "taken away after the run"
             }
             (TargetKind::File | TargetKind::Hidden, Some(Errno::ROFS)) => "mntns",
+            (TargetKind::Hidden, Some(Errno::ACCESS)) if self.reads_named_places() => "landlock",
             (TargetKind::Hidden, _) => "mntns",
+            (TargetKind::Filtered, _) => "seccomp",
             (TargetKind::File, Some(Errno::ACCESS)) if level.landlock.is_some() => "landlock",
+            (TargetKind::File, Some(Errno::PERM)) if self.is_alone() => "seccomp",
             (TargetKind::File, Some(Errno::PERM)) if level.userns => "userns",
             (TargetKind::Network, Some(Errno::PERM | Errno::ACCESS)) => filter,
             (TargetKind::Network, _) => "netns",
             (TargetKind::LocalSocket | TargetKind::AbstractSocket, _) => {
                 self.socket_layer(aim, errno)
             }
+            (TargetKind::Process, Some(Errno::PERM)) if self.is_alone() => "seccomp",
             (TargetKind::Process, Some(Errno::PERM | Errno::ACCESS)) if !level.pidns => "landlock",
             (TargetKind::Process, _) => "pidns",
             // The write succeeded, but into a private layer.

@@ -400,15 +400,13 @@ impl Runner {
         };
         let in_force = self.in_force();
         let watch = watch(&in_force.guard);
+        let tmp = self.own_tmp()?;
         let argv = argv.into_iter().map(OsString::from);
         let (file, argv) = match self.settings.children {
             Children::Allowed => (program.path.clone(), argv.collect()),
             Children::Refused => {
-                let first = [
-                    "llmc".into(),
-                    SINGLE_PROCESS.into(),
-                    program.path.clone().into(),
-                ];
+                let decided = self.decide_single_process(&program, tmp.as_ref())?;
+                let first = ["llmc".into(), SINGLE_PROCESS.into(), decided.into()];
                 (Program::own_path(), first.into_iter().chain(argv).collect())
             }
         };
@@ -427,7 +425,6 @@ impl Runner {
                 dirs.filter(|dir| self.layers.iter().any(|layer| dir.starts_with(&layer.path)));
             places.read.extend(os(dirs.map(Path::to_owned)));
         }
-        let tmp = self.own_tmp()?;
         if let Some(tmp) = &tmp {
             places.write.push(tmp.path().into());
             target.env.push(("TMPDIR".into(), tmp.path().into()));
@@ -465,7 +462,14 @@ impl Runner {
     /// Tries everything; what fails is left out, until the rest works.
     fn probe(&mut self) -> Result<()> {
         let root = rustix::process::geteuid().is_root();
-        self.features = Features::all(root, self.settings.network);
+        self.features = match self.settings.namespaces {
+            true => Features::all(root, self.settings.network),
+            false => Features {
+                landlock: true,
+                seccomp: true,
+                ..Features::default()
+            },
+        };
         let mut vanished = 0;
         loop {
             match self.try_features()? {

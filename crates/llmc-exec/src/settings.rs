@@ -146,6 +146,8 @@ pub struct Settings {
     /// All that runs may read beside their own `/tmp`, `/dev` and `/proc`. Without it: the whole file system, or in the
     /// restricted profile the roots and the system's programs and libraries. Needs `landlock`.
     pub sees: Option<Vec<PathBuf>>,
+    /// Whether runs have namespaces where the kernel gives them.
+    pub namespaces: bool,
     /// Whether runs may start processes.
     pub children: Children,
     /// Whether commands may use the network.
@@ -222,6 +224,7 @@ impl Default for Settings {
             protected: Vec::new(),
             state_dir: None,
             sees: None,
+            namespaces: true,
             children: Children::default(),
             network: false,
             helper: PathBuf::from("/proc/self/exe"),

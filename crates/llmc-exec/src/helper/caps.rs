@@ -80,3 +80,17 @@ pub(super) fn drop_most() -> Result<(), Errno> {
         },
     )
 }
+
+/// Drops every capability, for a program that shares files with the host.
+pub(super) fn drop_all() -> Result<(), Errno> {
+    let none = CapabilitySet::empty();
+    clear_ambient_capability_set()?;
+    set_capabilities(
+        None,
+        CapabilitySets {
+            effective: none,
+            permitted: none,
+            inheritable: none,
+        },
+    )
+}

@@ -5,12 +5,9 @@ use std::io;
 use landlock::{ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetStatus, Scope};
 use nix::libc;
 use rustix::process::Resource;
-use rustix::thread::{
-    CapabilitySet, CapabilitySets, clear_ambient_capability_set, set_capabilities,
-};
 
 use super::limits::lower;
-use super::seccomp;
+use super::{caps, seccomp};
 
 /// All that an interpreter, an allocator and a socket need. Nothing here takes a path, an address or another process.
 const WORKER_CALLS: &[i64] = &[
@@ -83,16 +80,7 @@ pub fn restrict_to_compute(memory_bytes: u64) -> io::Result<()> {
     lower(Resource::Core, 0)?;
     lower(Resource::Fsize, 0)?;
     lower(Resource::Data, memory_bytes)?;
-    let _ = clear_ambient_capability_set();
-    let none = CapabilitySet::empty();
-    let _ = set_capabilities(
-        None,
-        CapabilitySets {
-            effective: none,
-            permitted: none,
-            inheritable: none,
-        },
-    );
+    let _ = caps::drop_all();
     // The filter leaves nothing for Landlock to refuse; Landlock is a second layer.
     let _ = landlocked();
     seccomp::only_these(WORKER_CALLS)

@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, LandlockStatus, Ruleset, RulesetAttr, RulesetCreatedAttr,
-    RulesetStatus, Scope, path_beneath_rules,
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, LandlockStatus, Ruleset,
+    RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope, path_beneath_rules,
 };
 
 use super::session_mounts::session_dirs;
@@ -36,6 +36,20 @@ const ALWAYS_READABLE: [&str; 6] = [
     "/tmp",
 ];
 
+/// The same where `/dev` and `/tmp` are the host's. The helper needs `/proc`; what it starts gets less.
+const ALWAYS_READABLE_OF_HOST: [&str; 4] = [
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/proc/self/exe",
+    "/proc",
+];
+
+/// What a single process reads of the host's `/proc`.
+const OWN_PROC: [&str; 4] = ["/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat"];
+
+/// A terminal of the host's, if the run has none of its own.
+const TERMINAL: &str = "/dev/tty";
+
 /// What a process and those that come from it may do with files.
 pub(super) struct Bounds {
     write: Vec<OsString>,
@@ -54,7 +68,11 @@ impl Bounds {
         } else {
             around(&plan.places.write, &plan.places.read_only)
         };
-        write.extend(DEVICES.map(OsString::from));
+        let shares_devices = plan.places.seen.is_some() && !plan.features.mount;
+        let devices = DEVICES
+            .iter()
+            .filter(|name| !(shares_devices && **name == TERMINAL));
+        write.extend(devices.map(OsString::from));
         // Only a /tmp of its own: the host's holds other people's files.
         if plan.features.mount {
             write.extend(["/tmp", "/dev/shm"].map(OsString::from));
@@ -67,6 +85,11 @@ impl Bounds {
         }
         let root = OsString::from("/");
         let (read, listed) = match &plan.places.seen {
+            Some(seen) if shares_devices => {
+                let always = ALWAYS_READABLE_OF_HOST.map(OsString::from);
+                let seen = seen.iter().chain(&write).cloned();
+                (Some(seen.chain(always).collect()), None)
+            }
             Some(seen) => {
                 let always = ALWAYS_READABLE.map(OsString::from);
                 (Some(seen.iter().cloned().chain(always).collect()), None)
@@ -106,6 +129,33 @@ impl Bounds {
             has_network: rules.has_network,
         }
     }
+}
+
+/// Restricts what this process may read to these places, and to its own entry in `/proc`. Comes on top of [`restrict`].
+pub(super) fn restrict_reading(mut places: Vec<PathBuf>) -> io::Result<()> {
+    places.extend(DEVICES.iter().chain(&OWN_PROC).map(PathBuf::from));
+    places.extend(ALWAYS_READABLE_OF_HOST.map(PathBuf::from));
+    places.retain(|place| place != Path::new("/proc") && place != Path::new(TERMINAL));
+    let seen = AccessFs::from_read(NEWEST_ABI);
+    let status = Ruleset::default()
+        .handle_access(seen)
+        .and_then(|rules| rules.create())
+        .and_then(|created| created.add_rules(path_beneath_rules(places, seen)))
+        .and_then(|created| created.restrict_self())
+        .map_err(other)?;
+    match status.ruleset {
+        RulesetStatus::NotEnforced => Err(io::ErrorKind::Unsupported.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the kernel has the rules without which no files of the host are safe from a program: those up to `truncate`.
+pub(super) fn has_rules() -> bool {
+    Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(ABI::V3))
+        .and_then(|rules| rules.create())
+        .is_ok()
 }
 
 /// Restricts this process and returns the ABI that is really in force.
@@ -166,6 +216,15 @@ fn around(places: &[OsString], left_out: &[OsString]) -> Vec<OsString> {
         }
     }
     found
+}
+
+/// As [`around`], for those who name places to be read.
+pub(super) fn places_around(places: &[PathBuf], left_out: &[PathBuf]) -> Vec<PathBuf> {
+    let named = |places: &[PathBuf]| -> Vec<OsString> {
+        places.iter().map(|place| place.clone().into()).collect()
+    };
+    let found = around(&named(places), &named(left_out)).into_iter();
+    found.map(PathBuf::from).collect()
 }
 
 fn other(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {

@@ -32,6 +32,7 @@ mod stage;
 mod usage;
 
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
@@ -41,6 +42,19 @@ use super::plan::{
 };
 
 pub use compute_only::{close_inherited, restrict_to_compute};
+pub(super) use single_process::SingleProcess;
+
+/// Places without those to be left out of them: the entries around what is left out, links aside. What is made there later is not
+/// among them.
+pub fn places_around(places: &[PathBuf], left_out: &[PathBuf]) -> Vec<PathBuf> {
+    landlock::places_around(places, left_out)
+}
+
+/// Whether this kernel can confine a single process without namespaces: by rules on files and a filter of system calls.
+pub fn confines_without_namespaces() -> bool {
+    let has_filter = Path::new("/proc/sys/kernel/seccomp/actions_avail").exists();
+    has_filter && landlock::has_rules()
+}
 
 /// Becomes the helper if that is what this process was started as, else `None`.
 ///

@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 
 use llmc_supervise::{Instruction, install};
 use nix::libc;
+use rustix::process::Pid;
 use seccompiler::{apply_filter, sock_filter};
 
 use crate::plan::Sockets;
@@ -179,21 +180,127 @@ pub(super) fn supervise_renames() -> io::Result<OwnedFd> {
     install(&program)
 }
 
-/// Lets this thread, and whatever it becomes, start threads but no process. Comes on top of [`filter`].
-pub(super) fn refuse_new_processes() -> io::Result<()> {
-    apply_filter(&no_children()?).map_err(io::Error::other)
+/// Whether a program may change modes, owners, times and attributes of files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Metadata {
+    /// Read-only mounts and file systems of the run's own bound that.
+    Allowed,
+    /// No Landlock rule covers these, so they are refused where the files are the host's.
+    Refused,
 }
 
-fn no_children() -> io::Result<Block> {
+/// Lets this process start threads but no process, no program but the one behind a descriptor, and reach no other process.
+/// Comes on top of [`filter`].
+pub(super) fn keep_alone(own: Pid, program: i32, metadata: Metadata) -> io::Result<()> {
+    let own = own.as_raw_nonzero().get();
+    apply_filter(&alone(own, program, metadata)?).map_err(io::Error::other)
+}
+
+/// Other processes, by number or by what all of a user share.
+const REFUSED_TO_SINGLE: &[i64] = &[
+    libc::SYS_execve,
+    libc::SYS_ptrace,
+    libc::SYS_pidfd_open,
+    libc::SYS_pidfd_send_signal,
+    libc::SYS_process_madvise,
+    libc::SYS_process_mrelease,
+    libc::SYS_migrate_pages,
+    libc::SYS_move_pages,
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semctl,
+    libc::SYS_semtimedop,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+    // A file that no rule on places knows, and that could be started.
+    libc::SYS_memfd_create,
+    libc::SYS_memfd_secret,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_fork,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_vfork,
+];
+
+/// Calls that name a process, and in which argument. The program's own number passes, and 0 where that is itself.
+const OF_ONE_PROCESS: &[(i64, u32)] = &[
+    (libc::SYS_kill, 0),
+    (libc::SYS_tkill, 0),
+    (libc::SYS_tgkill, 0),
+    (libc::SYS_rt_sigqueueinfo, 0),
+    (libc::SYS_rt_tgsigqueueinfo, 0),
+];
+const OF_ONE_PROCESS_OR_SELF: &[(i64, u32)] = &[
+    (libc::SYS_prlimit64, 0),
+    (libc::SYS_sched_setaffinity, 0),
+    (libc::SYS_sched_setattr, 0),
+    (libc::SYS_sched_setparam, 0),
+    (libc::SYS_sched_setscheduler, 0),
+];
+
+/// Calls that name a process, a group or a user by their first two arguments, and what says that it is a process.
+const OF_ONE_KIND: &[(i64, u32)] = &[(libc::SYS_setpriority, 0), (libc::SYS_ioprio_set, 1)];
+
+/// Changes of a file that is not open for writing. Numbers from `setxattrat` on are newer than some C libraries.
+const METADATA: &[i64] = &[
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    libc::SYS_fchmodat2,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lchown,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utime,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utimes,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_futimesat,
+    libc::SYS_utimensat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+    SYS_SETXATTRAT,
+    SYS_REMOVEXATTRAT,
+    SYS_FILE_SETATTR,
+    // They report names in folders that no rule lets the program list.
+    libc::SYS_inotify_add_watch,
+    libc::SYS_fanotify_init,
+];
+const SYS_SETXATTRAT: i64 = 463;
+const SYS_REMOVEXATTRAT: i64 = 466;
+const SYS_FILE_SETATTR: i64 = 469;
+
+/// `F_SETOWN` and `F_SETOWN_EX`, and the same as `FIOSETOWN` and `SIOCSPGRP`: they send signals to another process.
+const SET_OWNER: [u32; 2] = [8, 15];
+const SET_OWNER_BY_IOCTL: [u32; 2] = [0x8901, 0x8902];
+/// `FS_IOC_SETFLAGS`, `FS_IOC32_SETFLAGS`, `FS_IOC_FSSETXATTR`: attributes of a file that is open for reading.
+const SET_ATTRIBUTES: [u32; 3] = [0x4008_6602, 0x4004_6602, 0x401c_5820];
+
+fn alone(own: i32, program: i32, metadata: Metadata) -> io::Result<Block> {
     let mut calls: BTreeMap<u32, Block> = BTreeMap::new();
     let mut on = |call: i64, block: Block| {
         let call = u32::try_from(call).map_err(io::Error::other)?;
         calls.insert(call, block);
         io::Result::Ok(())
     };
-    #[cfg(target_arch = "x86_64")]
-    for call in [libc::SYS_fork, libc::SYS_vfork] {
-        on(call, refuse(libc::EPERM))?;
+    let number = |number: i32| u32::try_from(number).map_err(io::Error::other);
+    let (own, program) = (number(own)?, number(program)?);
+    for call in REFUSED_TO_SINGLE {
+        on(*call, refuse(libc::EPERM))?;
     }
     on(libc::SYS_clone3, refuse(libc::ENOSYS))?;
     let mut thread = vec![
@@ -203,6 +310,29 @@ fn no_children() -> io::Result<Block> {
     thread.extend(refuse(libc::EPERM));
     thread.extend(allow());
     on(libc::SYS_clone, thread)?;
+    on(
+        libc::SYS_execveat,
+        only(argument(0), None, &[program], allow()),
+    )?;
+    for (call, at) in OF_ONE_PROCESS {
+        on(*call, only(argument(*at), None, &[own], allow()))?;
+    }
+    for (call, at) in OF_ONE_PROCESS_OR_SELF {
+        on(*call, only(argument(*at), None, &[own, 0], allow()))?;
+    }
+    for (call, process) in OF_ONE_KIND {
+        let named = only(argument(1), None, &[own, 0], allow());
+        on(*call, only(argument(0), None, &[*process], named))?;
+    }
+    on(libc::SYS_fcntl, unless(IF_EQUAL, argument(1), &SET_OWNER))?;
+    let mut requests = SET_OWNER_BY_IOCTL.to_vec();
+    if metadata == Metadata::Refused {
+        requests.extend(SET_ATTRIBUTES);
+        for call in METADATA {
+            on(*call, refuse(libc::EPERM))?;
+        }
+    }
+    on(libc::SYS_ioctl, unless(IF_EQUAL, argument(1), &requests))?;
     let calls: Vec<(u32, Block)> = calls.into_iter().collect();
     let mut program = preamble();
     program.extend(search(&calls, &allow()));
@@ -504,20 +634,57 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_alone_may_start_threads_only() {
-        let program = no_children().unwrap();
+    fn a_program_that_is_alone_starts_threads_and_reaches_no_other_process() {
+        let program = alone(42, 255, Metadata::Allowed).unwrap();
         let thread = (libc::CLONE_THREAD | libc::CLONE_VM | libc::CLONE_SIGHAND) as u64;
         let spawn = (libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD) as u64;
-        assert_eq!(verdict(&program, libc::SYS_clone, [thread, 0]), ALLOW);
-        assert_eq!(verdict(&program, libc::SYS_clone, [spawn, 0]), REFUSE);
-        assert_eq!(verdict(&program, libc::SYS_clone, [17, 0]), REFUSE);
-        assert_ne!(verdict(&program, libc::SYS_clone3, [0, 0]), ALLOW);
-        #[cfg(target_arch = "x86_64")]
-        for call in [libc::SYS_fork, libc::SYS_vfork] {
-            assert_eq!(verdict(&program, call, [0, 0]), REFUSE);
+        for (call, arguments, wanted) in [
+            (libc::SYS_clone, [thread, 0], ALLOW),
+            (libc::SYS_clone, [spawn, 0], REFUSE),
+            (libc::SYS_clone, [17, 0], REFUSE),
+            (libc::SYS_execveat, [255, 0], ALLOW),
+            (libc::SYS_execveat, [3, 0], REFUSE),
+            (libc::SYS_execveat, [u64::MAX - 99, 0], REFUSE),
+            (libc::SYS_kill, [42, 9], ALLOW),
+            (libc::SYS_kill, [43, 9], REFUSE),
+            (libc::SYS_kill, [0, 9], REFUSE),
+            (libc::SYS_kill, [u64::MAX, 9], REFUSE),
+            (libc::SYS_tgkill, [42, 44], ALLOW),
+            (libc::SYS_tgkill, [44, 44], REFUSE),
+            (libc::SYS_prlimit64, [0, 7], ALLOW),
+            (libc::SYS_prlimit64, [1, 7], REFUSE),
+            (libc::SYS_setpriority, [0, 0], ALLOW),
+            (libc::SYS_setpriority, [0, 1], REFUSE),
+            (libc::SYS_setpriority, [2, 0], REFUSE),
+            (libc::SYS_ioprio_set, [1, 0], ALLOW),
+            (libc::SYS_ioprio_set, [3, 0], REFUSE),
+            (libc::SYS_fcntl, [3, 8], REFUSE),
+            (libc::SYS_fcntl, [3, libc::F_GETFD as u64], ALLOW),
+            (libc::SYS_ioctl, [3, 0x8901], REFUSE),
+            (libc::SYS_ioctl, [3, libc::TCGETS], ALLOW),
+            (libc::SYS_read, [0, 0], ALLOW),
+            (libc::SYS_fchmod, [3, 0o700], ALLOW),
+        ] {
+            let found = verdict(&program, call, arguments);
+            assert_eq!(found, wanted, "{call} {arguments:?}");
         }
-        assert_eq!(verdict(&program, libc::SYS_read, [0, 0]), ALLOW);
-        assert_eq!(verdict(&program, libc::SYS_execve, [0, 0]), ALLOW);
+        for call in REFUSED_TO_SINGLE {
+            assert_eq!(verdict(&program, *call, [0, 0]), REFUSE, "{call}");
+        }
+        assert_ne!(verdict(&program, libc::SYS_clone3, [0, 0]), ALLOW);
+    }
+
+    #[test]
+    fn what_no_rule_on_files_covers_is_refused_where_they_are_the_hosts() {
+        let program = alone(42, 255, Metadata::Refused).unwrap();
+        for call in METADATA {
+            assert_eq!(verdict(&program, *call, [0, 0]), REFUSE, "{call}");
+        }
+        for request in SET_ATTRIBUTES {
+            let found = verdict(&program, libc::SYS_ioctl, [3, u64::from(request)]);
+            assert_eq!(found, REFUSE, "{request:x}");
+        }
+        assert_eq!(verdict(&program, libc::SYS_openat, [0, 0]), ALLOW);
     }
 
     #[test]

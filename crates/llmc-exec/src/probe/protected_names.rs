@@ -34,9 +34,16 @@ impl Prober<'_> {
     fn real<'t>(&self, what: &'static str, attempt: impl FnOnce() -> Test<'t>) -> Test<'t> {
         match self.runner.level().protected {
             Protection::Mount => attempt(),
+            Protection::Detect if self.writes_nothing() => attempt(),
             Protection::Detect => open(what, "no mntns; undone after each run"),
             Protection::None => self.planted(what, attempt),
         }
+    }
+
+    /// Whether the rules on files leave a run no place of the user's to write.
+    fn writes_nothing(&self) -> bool {
+        let mut writable = self.runner.settings().writable();
+        writable.next().is_none() && self.runner.level().landlock.is_some()
     }
 
     /// Something that is not there yet.

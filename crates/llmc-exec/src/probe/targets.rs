@@ -54,6 +54,13 @@ impl Outside {
         self.0.join("file").display().to_string()
     }
 
+    /// The path of another file, which says this.
+    pub(super) fn secret(&self, mark: &str) -> io::Result<String> {
+        let path = self.0.join("secret");
+        new_private_file(&path, mark)?;
+        Ok(path.display().to_string())
+    }
+
     /// Whether the file says this; it no longer does then.
     #[expect(clippy::disallowed_methods, reason = "a file made here")]
     pub(super) fn was_written(&self, mark: &str) -> bool {

@@ -9,10 +9,12 @@ use crate::environment::{GIT_DISCOVERY, is_on_closed_list, is_variable, virtual_
 use crate::error::{Error, Result};
 use crate::follow::{MAX_RUN_TIME, broken};
 use crate::git_dirs::repositories_around;
+use crate::helper::SingleProcess;
 use crate::home::{PRIVATE_HOME, install_dirs};
 use crate::plan::{
     LINKS_DIR, Layer, Places, Plan, SessionTmp, Sockets, Stage, Target, View, file_name_of, os,
 };
+use crate::programs::Program;
 use crate::settings::{Children, Profile, Settings};
 use crate::tmp::OwnTmp;
 use crate::view::{hidden_places, shown_places, unreadable_places};
@@ -143,6 +145,30 @@ impl Runner {
         let made =
             OwnTmp::new().map_err(|error| broken("a directory for temporary files", error))?;
         Ok(Some(made))
+    }
+
+    /// What is decided about a program that may start no other, as its first step reads it.
+    pub(super) fn decide_single_process(
+        &self,
+        program: &Program,
+        tmp: Option<&OwnTmp>,
+    ) -> Result<String> {
+        let sees_host = !(self.features.mount && self.features.fresh_proc);
+        let host_files = self.settings.sees.as_ref().filter(|_| sees_host);
+        let decided = SingleProcess {
+            program: program.path.clone(),
+            host_files: host_files.map(|seen| {
+                let own = [
+                    Some(program.path.clone()),
+                    tmp.map(|tmp| tmp.path().to_owned()),
+                ];
+                let with_mounts = self.features.mount.then(|| PathBuf::from("/tmp"));
+                let own = own.into_iter().chain([with_mounts]).flatten();
+                seen.iter().cloned().chain(own).collect()
+            }),
+        };
+        serde_json::to_string(&decided)
+            .map_err(|error| broken("starting the program", error.into()))
     }
 
     /// What the broker of a principal is to stage.

@@ -31,6 +31,7 @@ pub(crate) fn list(add: &mut dyn FnMut(&'static str, fn())) {
     if without_namespaces() {
         return;
     }
+    add("what_the_kernel_has_is_used", every_feature);
     add("the_suite_in_a_container", in_container);
     if rustix::process::geteuid().is_root() {
         add("the_suite_as_an_ordinary_user", as_user);
@@ -154,4 +155,33 @@ fn suite(user: Option<u32>, first: &[&str]) {
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}\n{err}");
     assert!(text.contains("test result: ok"), "{text}\n{err}");
+}
+
+/// Tests of single layers return where a level lacks one, so that the suite runs anywhere. This one asks the kernel itself, not the
+/// code under test, and fails if that code leaves out what there is.
+fn every_feature() {
+    let made = Command::new("unshare")
+        .args([
+            "--user",
+            "--map-root-user",
+            "--mount",
+            "--pid",
+            "--net",
+            "--fork",
+        ])
+        .args(["--mount-proc", "true"])
+        .output();
+    let has_namespaces = made.is_ok_and(|made| made.status.success());
+    let world = World::new();
+    let runner = Runner::open(world.settings(Confinement::Auto)).unwrap();
+    let level = runner.level();
+    if llmc_exec::confines_without_namespaces() {
+        assert!(level.landlock.is_some() && level.seccomp, "{level}");
+    } else {
+        eprintln!("SKIPPED: this kernel has no Landlock or no seccomp");
+    }
+    match has_namespaces {
+        true => assert_eq!(level.missing(), [""; 0], "{level}"),
+        false => eprintln!("SKIPPED: no namespaces can be made here"),
+    }
 }
