@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-/// An enum whose variants are words in the configuration; words of earlier versions are read, too.
+/// An enum whose variants are words in the configuration.
 pub(crate) trait Choice: Copy {
     const WORDS: &'static [&'static str];
 
@@ -12,9 +12,16 @@ pub(crate) trait Choice: Copy {
     fn of_word(word: &str) -> Option<Self>;
 }
 
+/// Why a word of an earlier version is none any more.
+pub(crate) fn why_gone(word: &str) -> Option<&'static str> {
+    matches!(word, "embedded" | "monty").then_some(
+        "the interpreter inside LLMC is gone: scripts run in the project's or the machine's python3, confined by the kernel",
+    )
+}
+
 macro_rules! choice {
     ($(#[$doc:meta])* $name:ident {
-        $($(#[$vdoc:meta])* $variant:ident = $word:literal $(| $old_word:literal)*),+ $(,)?
+        $($(#[$vdoc:meta])* $variant:ident = $word:literal),+ $(,)?
     }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,7 +54,7 @@ macro_rules! choice {
 
             fn of_word(word: &str) -> Option<Self> {
                 match word {
-                    $($word $(| $old_word)* => Some(Self::$variant),)+
+                    $($word => Some(Self::$variant),)+
                     _ => None,
                 }
             }
@@ -143,12 +150,10 @@ choice! {
 choice! {
     /// What runs the code of `execute_code`.
     ScriptBackend {
-        /// The best backend that this machine offers.
+        /// The project's Python, or the machine's.
         Auto = "auto",
-        /// The machine's Python, refused unless confinement is full.
+        /// The same by its name.
         Python = "python",
-        /// The interpreter inside the executable, which has no ambient access.
-        Embedded = "embedded" | "monty",
     }
 }
 

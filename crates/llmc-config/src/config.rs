@@ -18,6 +18,8 @@ pub(crate) use crate::upstream::UpstreamConfig;
 pub struct Config {
     pub mcp: McpConfig,
     pub rlm: RlmConfig,
+    /// Why nothing here can run scripts, if so: a fact of the machine, not a setting.
+    pub without_scripts: Option<String>,
 }
 
 /// One `[[mcp.auth.tokens]]`.
@@ -64,6 +66,7 @@ impl Config {
         Self {
             mcp: McpConfig::read(&source),
             rlm: RlmConfig::read(&source),
+            without_scripts: None,
         }
     }
 }

@@ -216,7 +216,7 @@ settings! {
     pub struct CodeExecutionConfig {
         /// Selects mode `code_execution` when `mcp.mode` is not set.
         enabled: bool = flag(false),
-        /// `python` is the machine's, fully confined; `embedded` is inside LLMC; `auto` takes the first that is available.
+        /// Scripts run in the project's or the machine's Python, confined by the kernel; both values mean that.
         sandbox: ScriptBackend = choice(ScriptBackend::Auto).security(),
         /// Seconds one script may run, without the time of its tool calls.
         timeout: u64 = seconds(120),

@@ -1,5 +1,6 @@
 //! The kinds of values: what is accepted, how it is described, and how TOML or bare text becomes a value.
 
+use crate::choices::why_gone;
 use std::net::IpAddr;
 
 use toml_edit::{Array, Item, Value as Toml};
@@ -306,7 +307,14 @@ fn one_of(
 ) -> Result<Value, String> {
     canonical
         .map(|word| Value::Text(word.to_owned()))
-        .ok_or_else(|| format!("unknown value \"{word}\"; accepted: {}", words.join(", ")))
+        .ok_or_else(|| {
+            let why = match why_gone(word) {
+                Some(why) => format!("; {why}"),
+                None => String::new(),
+            };
+            let accepted = words.join(", ");
+            format!("unknown value \"{word}\"; accepted: {accepted}{why}")
+        })
 }
 
 fn comma_separated(text: &str) -> Array {

@@ -9,8 +9,11 @@ pub enum Error {
     NoAnswer(String),
     #[error("cancelled")]
     Cancelled,
-    #[error("no interpreter: {0}")]
-    Sandbox(#[from] llmc_sandbox::Error),
+    /// The text does not fit into one call, and its code has nothing to run in.
+    #[error(
+        "the text is too long for one plain call, and there is no Python that code about it could run in: {0}"
+    )]
+    NoPython(String),
     #[error("the trace cannot be replayed: {0}")]
     Trace(String),
     #[error("the trace cannot be replayed: line {line}: {source}")]
@@ -28,7 +31,7 @@ impl Error {
             Error::Model(error) => error.code(),
             Error::NoAnswer(_) => "no_answer",
             Error::Cancelled => "cancelled",
-            Error::Sandbox(_) => "internal_error",
+            Error::NoPython(_) => "isolation_required",
             Error::Trace(_) | Error::TraceLine { .. } => "invalid_args",
         }
     }

@@ -11,7 +11,7 @@
 //!
 //! Parts: `session` leads a conversation, `functions` is what its code can call, `arguments` checks those calls,
 //! `model_access` is the only place that calls models, `definitions` parses source code, `code_blocks` finds code in
-//! replies, `bound_names` what that code binds, `prompt` holds the prompts, `trace` records and replays.
+//! replies, `prompt` holds the prompts, `trace` records and replays.
 //!
 //! The text and everything that models reply is untrusted: code runs in the sandbox only, the answer is the argument of
 //! `FINAL` and never prose, and no function that the code can call reaches a file or, except through `model_access`, a
@@ -19,7 +19,6 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 mod arguments;
-mod bound_names;
 mod code_blocks;
 mod definitions;
 mod error;
@@ -34,6 +33,6 @@ mod trace;
 pub use definitions::parse_language;
 pub use error::Error;
 pub use model_access::{AnswerSource, ProgressCallback, QueryModel, QueryProgress};
-pub use query::{Query, QueryAnswer, QueryContext, QueryLimits, QueryReport, run};
+pub use query::{PythonSource, Query, QueryAnswer, QueryContext, QueryLimits, QueryReport, run};
 pub use text::SourceText;
 pub use trace::{RecordedTrace, TraceDetail, TraceRecorder};

@@ -23,8 +23,7 @@ found = context_search(\"error\", ignore_case=True, limit=5)\n\
 print(found[\"total\"], found[\"hits\"])\n\
 ```\n\
 \n\
-It is a small Python: no files, no network, no class inheritance, no generators (comprehensions are fine), no % formatting (f-strings are fine); modules re, \
-json, math, datetime, collections, itertools, functools. Variables and functions last from block to block. All \
+It is Python with its standard library, without files, commands and network. Variables and functions last from block to block. All \
 positions are character offsets into the text, as in Python slices. You can call:\n\
 - context_search(pattern, literal=False, ignore_case=False, start=0, end=None, limit=50) -> {{\"total\", \"complete\", \
 \"hits\": [{{\"start\", \"end\", \"line\", \"text\"}}]}}: a regular expression (linear time, no backreferences), or plain words \

@@ -1,14 +1,16 @@
 //! One query, from the question to the report, within its limits.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use llmc_model::{Error as ModelError, Ledger, SpendingCaps, SpendingReport};
-use llmc_sandbox::Sandbox;
+use llmc_sandbox::PythonBackend;
 use llmc_syntax::Language;
 use serde_json::Value;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::Error;
@@ -51,14 +53,54 @@ pub struct QueryLimits {
 /// What a query needs beside its own parameters.
 pub struct QueryContext {
     /// Where code runs.
-    pub sandbox: Sandbox,
-    /// The principal; sandbox workers are not shared between principals.
-    pub owner: String,
+    pub python: PythonSource,
     pub source: AnswerSource,
     pub recorder: Option<TraceRecorder>,
     pub on_progress: Option<ProgressCallback>,
     /// Cancelled when the caller disconnects.
     pub cancel: CancellationToken,
+}
+
+/// Interpreters of all queries at a time.
+const MAX_INTERPRETERS: usize = 256;
+
+/// The Python that code runs in, found when code first needs it: a text that fits into one call needs none.
+#[derive(Clone)]
+pub struct PythonSource {
+    find: Arc<FindPython>,
+    places: Arc<Semaphore>,
+}
+
+type FindPython = dyn Fn() -> Result<Arc<PythonBackend>, String> + Send + Sync;
+
+impl PythonSource {
+    /// `find` may take a while, and says why there is none.
+    pub fn new(
+        find: impl Fn() -> Result<Arc<PythonBackend>, String> + Send + Sync + 'static,
+    ) -> PythonSource {
+        PythonSource {
+            find: Arc::new(find),
+            places: Arc::new(Semaphore::new(MAX_INTERPRETERS)),
+        }
+    }
+
+    pub(crate) async fn open(&self) -> Result<(Arc<PythonBackend>, OwnedSemaphorePermit), String> {
+        // Not waited for: those that hold a place may wait for this one.
+        let place = self.places.clone().try_acquire_owned();
+        let place = place.map_err(|_| format!("{MAX_INTERPRETERS} interpreters run already"))?;
+        let find = self.find.clone();
+        let found = tokio::task::spawn_blocking(move || find()).await;
+        let python = found.map_err(|error| error.to_string())??;
+        Ok((python, place))
+    }
+}
+
+impl fmt::Debug for PythonSource {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("PythonSource")
+            .finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -108,9 +150,8 @@ pub async fn run(query: Query, context: QueryContext) -> QueryReport {
             calls: AtomicU64::new(0),
         },
         limits: query.limits,
-        sandbox: context.sandbox,
+        python: context.python,
         cancel: context.cancel.clone(),
-        owner: context.owner,
         last_output: Mutex::default(),
     });
     let conversation = converse(

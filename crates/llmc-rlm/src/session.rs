@@ -8,20 +8,20 @@ use std::time::{Duration, Instant};
 
 use llmc_model::{ChatMessage, ChatRequest, ChatRole, Error as ModelError};
 use llmc_sandbox::{
-    Sandbox, ScriptEnd, ScriptError, ScriptErrorKind, ScriptLimits, ScriptNames, ScriptOutcome,
-    Session, SessionSetup,
+    PythonBackend, PythonSession, ScriptEnd, ScriptError, ScriptErrorKind, ScriptLimits,
+    ScriptNames, ScriptOutcome,
 };
 use llmc_syntax::Language;
 use serde_json::Value;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
-use crate::bound_names::line_that_binds;
 use crate::code_blocks::{CodeBlocks, find_code_blocks};
 use crate::error::Error;
 use crate::functions::{self, Functions, LOAD_CONTEXT};
 use crate::model_access::ModelAccess;
 use crate::prompt;
-use crate::query::QueryLimits;
+use crate::query::{PythonSource, QueryLimits};
 use crate::text::SourceText;
 
 /// Texts up to this size are a plain value in the interpreter; larger ones are loaded when code names them.
@@ -30,7 +30,6 @@ const MAX_BLOCK_BYTES: usize = 64 << 10;
 /// Blocks of one reply that are run.
 const MAX_BLOCKS: usize = 8;
 const MAX_BLOCK_CPU: Duration = Duration::from_secs(20);
-const MAX_BLOCK_MEMORY_BYTES: u64 = 256 << 20;
 const MAX_BLOCK_OUTPUT_BYTES: u64 = 1 << 20;
 const MAX_BLOCK_CALLS: u64 = 5_000;
 /// Tokens of a leading model's reply: the most, and the least without which it is not called.
@@ -42,9 +41,8 @@ const DIRECT_TOKENS: (u64, u64) = (8_192, 128);
 pub(crate) struct QueryState {
     pub(crate) models: ModelAccess,
     pub(crate) limits: QueryLimits,
-    pub(crate) sandbox: Sandbox,
+    pub(crate) python: PythonSource,
     pub(crate) cancel: CancellationToken,
-    pub(crate) owner: String,
     /// The last output in the leading conversation, for a partial answer.
     pub(crate) last_output: std::sync::Mutex<Option<String>>,
 }
@@ -124,11 +122,15 @@ impl QueryState {
 
 struct Conversation {
     state: Arc<QueryState>,
-    session: Session,
+    python: Arc<PythonBackend>,
+    session: PythonSession,
+    names: ScriptNames,
     functions: Functions,
     depth: u32,
     size: TextSize,
     loaded: bool,
+    /// Bounds the interpreters of all queries.
+    _place: OwnedSemaphorePermit,
 }
 
 /// How the interpreter gets the text.
@@ -165,28 +167,25 @@ impl Conversation {
         let mut names = ScriptNames {
             functions: all(&[LOAD_CONTEXT]),
             values: vec![("context_len".to_owned(), text.chars().into())],
-            reserved: all(&["context_len", LOAD_CONTEXT]),
+            reserved: all(&["context", "context_len", LOAD_CONTEXT]),
             ..ScriptNames::default()
         };
         if size == TextSize::Small {
-            names.reserved.push("context".to_owned());
             names
                 .values
                 .push(("context".to_owned(), text.as_str().into()));
         }
-        let setup = SessionSetup {
-            names,
-            checkpoints: size == TextSize::Small,
-            ..SessionSetup::default()
-        };
-        let session = state.sandbox.session(&state.owner, setup).await?;
+        let (python, place) = state.python.open().await.map_err(Error::NoPython)?;
         Ok(Conversation {
-            session,
+            session: python.session(None),
+            python,
+            names,
             functions: Functions::new(state.clone(), text, language, depth),
             state,
             depth,
             size,
             loaded: false,
+            _place: place,
         })
     }
 
@@ -307,27 +306,20 @@ impl Conversation {
             let shown = format!("[not run: a block has at most {MAX_BLOCK_BYTES} bytes]");
             return (shown, true);
         }
-        if self.size == TextSize::Large {
-            if let Some(line) = line_that_binds(code, "context") {
+        if self.size == TextSize::Large && !self.loaded && mentions_context(code) {
+            self.functions.set_loading(true);
+            // Not an assignment, which is refused.
+            let load = format!("globals()['context'] = {LOAD_CONTEXT}()");
+            let outcome = self.feed(&load).await;
+            self.functions.set_loading(false);
+            if let ScriptEnd::Failed(error) = outcome.ending {
                 let shown = format!(
-                    "[not run: line {line} assigns context, which is read-only; use another name]"
+                    "[context is too large to be a variable here ({}); use context_search and context_slice]",
+                    error.message
                 );
                 return (shown, true);
             }
-            if !self.loaded && mentions_context(code) {
-                self.functions.set_loading(true);
-                let load = format!("context = {LOAD_CONTEXT}()");
-                let outcome = self.feed(&load).await;
-                self.functions.set_loading(false);
-                if let ScriptEnd::Failed(error) = outcome.ending {
-                    let shown = format!(
-                        "[context is too large to be a variable here ({}); use context_search and context_slice]",
-                        error.message
-                    );
-                    return (shown, true);
-                }
-                self.loaded = true;
-            }
+            self.loaded = true;
         }
         let outcome = self.feed(code).await;
         let mut shown = outcome.output;
@@ -340,14 +332,17 @@ impl Conversation {
                 shown.push_str(&render_error(&error));
             }
         }
-        if outcome.rolled_back {
-            self.loaded = false;
-            shown.push_str("\n[the interpreter was restarted; variables of this block, or all of them, are gone]");
+        if failed && !self.session.can_go_on() {
+            shown.push_str("\n[the interpreter was restarted; all variables are gone]");
         }
         (shown, failed)
     }
 
     async fn feed(&mut self, code: &str) -> ScriptOutcome {
+        if !self.session.can_go_on() {
+            self.session = self.python.session(None);
+            self.loaded = false;
+        }
         let left = self
             .state
             .limits
@@ -357,13 +352,19 @@ impl Conversation {
             wall: left,
             calls_wall: left,
             cpu: MAX_BLOCK_CPU,
-            memory_bytes: MAX_BLOCK_MEMORY_BYTES,
+            memory_bytes: self.python.memory_bytes(),
             output_bytes: MAX_BLOCK_OUTPUT_BYTES,
             calls: MAX_BLOCK_CALLS,
             ..ScriptLimits::default()
         };
         self.session
-            .run(code, &limits, &self.functions, &self.state.cancel)
+            .run(
+                code,
+                &self.names,
+                &limits,
+                &self.functions,
+                &self.state.cancel,
+            )
             .await
     }
 }

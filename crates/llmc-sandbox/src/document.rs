@@ -41,7 +41,7 @@ pub fn convert_in_workers() {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-enum DocumentReport {
+pub(crate) enum DocumentReport {
     /// The worker is confined and waits for a file.
     Ready,
     /// The worker cannot confine itself.

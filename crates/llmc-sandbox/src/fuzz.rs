@@ -1,8 +1,11 @@
-//! Fuzz target: messages of a worker whose interpreter may have been taken over.
+//! Fuzz target: messages of a worker that may have been taken over.
 
 use llmc_fuzz::{FuzzInput, check};
 
-use crate::wire::{WorkerReport, WorkerRequest, pack, receive, take};
+use llmc_documents::FileFormat;
+
+use crate::document::DocumentReport;
+use crate::wire::{pack, receive, take};
 
 #[test]
 fn worker_messages() {
@@ -11,14 +14,14 @@ fn worker_messages() {
         let cut = usize::from(input.byte());
         let stream = input.rest();
         let mut whole = stream.to_vec();
-        let first = take::<WorkerReport>(&mut whole);
+        let first = take::<DocumentReport>(&mut whole);
         // The same message comes out when its second part arrives later.
         let (begin, rest) = stream.split_at(cut.min(stream.len()));
         let mut inbox = begin.to_vec();
-        let mut later = take::<WorkerReport>(&mut inbox);
+        let mut later = take::<DocumentReport>(&mut inbox);
         if matches!(later, Ok(None)) {
             inbox.extend_from_slice(rest);
-            later = take::<WorkerReport>(&mut inbox);
+            later = take::<DocumentReport>(&mut inbox);
         }
         if let (Ok(first), Ok(later)) = (&first, &later) {
             assert_eq!(format!("{first:?}"), format!("{later:?}"));
@@ -28,7 +31,7 @@ fn worker_messages() {
                 let used = stream.len() - whole.len();
                 assert!(used >= 8 + tail.len() && stream.ends_with(&whole));
                 let packed = pack(&report, &tail).expect("what was read can be written");
-                let again = take::<WorkerReport>(&mut packed.clone());
+                let again = take::<DocumentReport>(&mut packed.clone());
                 let again = again.expect("what was written can be read");
                 assert_eq!(format!("{:?}", Some((report, tail))), format!("{again:?}"));
             }
@@ -39,7 +42,7 @@ fn worker_messages() {
         // The other side reads the server's messages with the same care, as long as they are no longer than they say.
         let declared: usize = stream.chunks(4).take(2).map(declared_length).sum();
         if declared <= 1 << 20 {
-            let _ = receive::<WorkerRequest>(stream);
+            let _ = receive::<FileFormat>(stream);
         }
     });
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Limits of one block of code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScriptLimits {
-    /// Wall clock time without that of calls. A worker that has not stopped 100 ms later is killed.
+    /// Wall clock time without that of calls. Its process is ended then.
     pub wall: Duration,
     /// Wall clock time of all calls together.
     pub calls_wall: Duration,
@@ -36,14 +36,6 @@ impl Default for ScriptLimits {
             recursion: 1000,
         }
     }
-}
-
-/// Limits of all blocks of a session together; `None` is no limit.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SessionBudget {
-    pub cpu: Option<Duration>,
-    pub calls: Option<u64>,
-    pub output_bytes: Option<u64>,
 }
 
 /// Which limit was reached.

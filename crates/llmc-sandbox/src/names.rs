@@ -18,9 +18,9 @@ pub struct ScriptNames {
     pub parts: Vec<ModulePart>,
     /// Names that scripts write for functions which are called otherwise here, each with the function's own name.
     pub meant: Vec<(String, String)>,
-    /// Small values; they are copied into the worker.
+    /// Small values; they are bound anew for each block.
     pub values: Vec<(String, Value)>,
-    /// A block that binds one of these is refused before it runs.
+    /// A block that binds one of these is refused before it runs; arguments of functions may have these names.
     pub reserved: Vec<String>,
 }
 
@@ -29,34 +29,4 @@ pub struct ScriptNames {
 pub struct ModulePart {
     pub name: String,
     pub functions: Vec<String>,
-}
-
-impl ModulePart {
-    /// The function that a name which the part does not have probably means.
-    pub(crate) fn nearest(&self, name: &str) -> Option<&str> {
-        let name: String = name.chars().take(64).collect();
-        let known = self.functions.iter();
-        known
-            .map(|candidate| (strsim::jaro_winkler(&name, candidate), candidate.as_str()))
-            .filter(|(score, _)| *score > 0.8)
-            .max_by(|a, b| a.0.total_cmp(&b.0))
-            .map(|(_, candidate)| candidate)
-    }
-}
-
-impl ScriptNames {
-    /// The function that a name which is not bound probably means: by what it means elsewhere, or by its spelling.
-    pub(crate) fn nearest(&self, name: &str) -> Option<&str> {
-        let meant = self.meant.iter().find(|(known, _)| known == name);
-        if let Some((_, function)) = meant {
-            return Some(function);
-        }
-        let name: String = name.chars().take(64).collect();
-        let known = self.functions.iter().chain(&self.module_functions);
-        known
-            .map(|candidate| (strsim::jaro_winkler(&name, candidate), candidate.as_str()))
-            .filter(|(score, _)| *score > 0.8)
-            .max_by(|a, b| a.0.total_cmp(&b.0))
-            .map(|(_, candidate)| candidate)
-    }
 }

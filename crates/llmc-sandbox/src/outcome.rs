@@ -17,10 +17,8 @@ pub struct ScriptOutcome {
     pub output_parts: Vec<usize>,
     pub calls: u64,
     pub elapsed: Duration,
-    /// Computing time, as far as the worker reports it.
+    /// Computing time, as far as the process reports it.
     pub cpu: Duration,
-    /// Whether the worker was lost and the session is back at its last checkpoint, or empty if there is none.
-    pub rolled_back: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -58,8 +56,6 @@ pub struct ScriptError {
 pub enum ScriptErrorKind {
     /// Not valid Python.
     Syntax,
-    /// Valid Python that this interpreter does not implement.
-    Unsupported,
     /// The block binds a reserved name and did not run.
     Reserved,
     /// An uncaught exception.
@@ -67,7 +63,7 @@ pub enum ScriptErrorKind {
     Limit(ScriptLimit),
     /// The caller disconnected or cancelled.
     Cancelled,
-    /// The worker ended unexpectedly, or could not be started.
+    /// The process ended unexpectedly, or could not be started.
     Crashed,
 }
 

@@ -1,9 +1,10 @@
 //! A Python of this machine, confined by the kernel alone.
 //!
-//! Python itself restricts nothing, so the run is confined more tightly than a command: it reads the workspace, the
-//! system's programs and libraries and an empty `/tmp` of its own, and writes only the latter; it has no network and may
-//! start no process. Escape probes check all of that before the first script runs. Scripts call the host over a pipe, as in
-//! the embedded backend.
+//! Python itself restricts nothing, so the run is confined more tightly than a command: it reads the system's programs and
+//! libraries, a directory for temporary files and, where mounts can cover what it must not see, the workspace; it writes only
+//! the temporary files; it has no network, may start no process and reach none. Where there are no namespaces, Landlock and a
+//! filter of system calls do that alone. Escape probes check all of it before the first script runs. Scripts call the host
+//! over a pipe.
 
 mod block;
 mod boot;
@@ -24,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::block::ScriptRun;
 use self::interpreter::{Interpreter, Visible};
+pub use self::interpreter::{WorkspaceAccess, look_for_python};
 use self::process::PythonProcess;
 use self::spares::Spares;
 use crate::host::{CommandSession, ScriptHost};
@@ -31,6 +33,8 @@ use crate::limits::ScriptLimits;
 use crate::names::ScriptNames;
 use crate::outcome::ScriptOutcome;
 
+/// What brings a Python that scripts can run in.
+pub const PYTHON_PACKAGE: &str = "install Python 3.8 or newer (package python3 of Debian, Ubuntu, Fedora and Alpine, python of Arch)";
 /// The oldest Python that scripts run in.
 const MIN_VERSION: (u32, u32) = (3, 8);
 
@@ -40,6 +44,7 @@ pub struct PythonBackend {
     interpreter: Arc<Interpreter>,
     version: String,
     spares: Arc<Spares>,
+    memory_bytes: u64,
     /// Why the workspace's own interpreter is not the one.
     passed_over: Option<String>,
 }
@@ -47,16 +52,20 @@ pub struct PythonBackend {
 impl PythonBackend {
     /// Finds Python and runs the escape probes; one that succeeds fails this call.
     ///
-    /// Of `settings`, which are those of commands, only the places are used: the roots are visible and read-only, the
-    /// state directory and what commands do not see is hidden. What they allow commands is not allowed here.
+    /// Of `settings`, which are those of commands, only the places are used: the roots are visible and read-only or not
+    /// readable at all, the state directory and what commands do not see is hidden. What they allow commands is not allowed here.
     ///
     /// # Errors
     /// [`llmc_exec::Error::IsolationRequired`] names what is missing or which probe escaped; or there is no Python.
-    pub fn open(settings: &Settings, memory_bytes: u64) -> llmc_exec::Result<PythonBackend> {
-        let visible = Visible::new(settings, memory_bytes)?;
-        let (candidates, mut passed_over) = visible.candidates();
-        let mut why = None;
-        for candidate in candidates {
+    pub fn open(
+        settings: &Settings,
+        access: WorkspaceAccess,
+        memory_bytes: u64,
+    ) -> llmc_exec::Result<PythonBackend> {
+        let visible = Visible::new(settings, access, memory_bytes)?;
+        let candidates = visible.candidates();
+        let (mut passed_over, mut why) = (candidates.skipped_venv, candidates.skipped);
+        for candidate in candidates.list {
             let interpreter = Arc::new(visible.confine(&candidate)?);
             match Spare::try_out(&interpreter)? {
                 Ok(spare) => {
@@ -65,6 +74,7 @@ impl PythonBackend {
                         interpreter,
                         version: format!("{major}.{minor}.{micro}"),
                         spares: Arc::new(Spares::beginning_with(spare.process)),
+                        memory_bytes,
                         passed_over,
                     });
                 }
@@ -82,10 +92,13 @@ impl PythonBackend {
         Err(llmc_exec::Error::CommandDenied {
             command: "python3".to_owned(),
             why: why.unwrap_or_else(|| "there is no such program".to_owned()),
-            hint:
-                "install Python 3.8 or newer; mcp.code_execution.sandbox = \"embedded\" needs none"
-                    .to_owned(),
+            hint: format!("{PYTHON_PACKAGE}; llmc doctor shows which one is found"),
         })
+    }
+
+    /// What a script may take beside an idle interpreter.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
     }
 
     /// The interpreter in a few words, and why it is not the workspace's own where that exists.

@@ -1,97 +1,19 @@
-//! The protocol between server and worker.
+//! The protocol between the server and a converter.
 //!
-//! A message is two lengths, a JSON head, and a tail of plain bytes for long content: code, output, dumps. The server
+//! A message is two lengths, a JSON head, and a tail of plain bytes for long content: a file, its text. The server
 //! checks every length that a worker sends.
 
 use std::io::{self, Read, Write};
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
-use crate::host::Exception;
-use crate::limits::ScriptLimit;
-use crate::names::ScriptNames;
-use crate::outcome::{ScriptError, ScriptValue};
-
-/// The longest head from a worker: one call's arguments.
+/// The longest head from a worker: what is known of a file beside its text.
 pub(crate) const MAX_HEAD_BYTES: usize = 16 << 20;
-/// The longest tail from a worker: a dump.
+/// The longest tail from a worker: a text or an image.
 pub(crate) const MAX_TAIL_BYTES: usize = 64 << 20;
 /// What a server sends is bounded by the tools' own limits; this only catches a broken stream.
 const MAX_REQUEST_BYTES: usize = 512 << 20;
-
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum WorkerRequest {
-    /// Begins a session; the tail is a dump or empty. Answered by `Begun` or `NotBegun`.
-    Begin(ScriptNames),
-    /// Runs the tail. Answered by `Done` or `Failed`, with `Printed` and `Call` before.
-    Run(WorkerLimits),
-    /// The answer to a call.
-    Answer { id: u32, reply: CallReply },
-    /// Ends the block where it waits for an answer. Ignored between blocks.
-    Abort(AbortReason),
-    /// Answered by `Dumped` or `NotDumped`.
-    Dump { max_bytes: u64 },
-}
-
-/// The limits that a worker enforces itself.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct WorkerLimits {
-    pub(crate) cpu_us: u64,
-    pub(crate) memory_bytes: u64,
-    pub(crate) output_bytes: u64,
-    pub(crate) recursion: u32,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum CallReply {
-    Value(Value),
-    Raise(Exception, String),
-    Stop,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum AbortReason {
-    Limit(ScriptLimit),
-    Cancelled,
-    Stopped,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum WorkerReport {
-    /// The worker is confined and waits for requests.
-    Ready,
-    /// The worker cannot confine itself.
-    Refused(String),
-    Begun,
-    NotBegun(String),
-    /// The tail is printed text.
-    Printed,
-    Call {
-        id: u32,
-        name: String,
-        args: Vec<Value>,
-        kwargs: Map<String, Value>,
-    },
-    Done {
-        value: ScriptValue,
-        cpu_us: u64,
-    },
-    Failed {
-        error: ScriptError,
-        cpu_us: u64,
-    },
-    /// The block ended after an `Abort` or a call answered by `Stop`.
-    Aborted {
-        why: AbortReason,
-        error: ScriptError,
-        cpu_us: u64,
-    },
-    /// The tail is the dump.
-    Dumped,
-    NotDumped(String),
-}
 
 pub(crate) fn pack(head: &impl Serialize, tail: &[u8]) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; 8];
@@ -153,17 +75,21 @@ fn lengths_of(bytes: &[u8; 8]) -> (usize, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::DocumentReport;
 
     #[test]
     fn a_message_survives_being_cut_anywhere() {
-        let packed = pack(&WorkerReport::NotDumped("why".to_owned()), b"tail").unwrap();
+        let packed = pack(&DocumentReport::Refused("why".to_owned()), b"tail").unwrap();
         for cut in 0..packed.len() {
             let mut inbox = packed[..cut].to_vec();
-            assert!(take::<WorkerReport>(&mut inbox).unwrap().is_none(), "{cut}");
+            assert!(
+                take::<DocumentReport>(&mut inbox).unwrap().is_none(),
+                "{cut}"
+            );
             inbox.extend(&packed[cut..]);
             inbox.extend(b"next");
-            let (report, tail) = take::<WorkerReport>(&mut inbox).unwrap().unwrap();
-            assert!(matches!(report, WorkerReport::NotDumped(why) if why == "why"));
+            let (report, tail) = take::<DocumentReport>(&mut inbox).unwrap().unwrap();
+            assert!(matches!(report, DocumentReport::Refused(why) if why == "why"));
             assert_eq!(
                 (tail.as_slice(), inbox.as_slice()),
                 (&b"tail"[..], &b"next"[..])
@@ -174,9 +100,9 @@ mod tests {
     #[test]
     fn lengths_out_of_range_are_refused() {
         for lengths in [[0xff; 8], [0, 0, 0, 0, 0, 0, 0, 0xff]] {
-            assert!(take::<WorkerReport>(&mut lengths.to_vec()).is_err());
+            assert!(take::<DocumentReport>(&mut lengths.to_vec()).is_err());
         }
         let mut nonsense = pack(&"nonsense", b"").unwrap();
-        assert!(take::<WorkerReport>(&mut nonsense).is_err());
+        assert!(take::<DocumentReport>(&mut nonsense).is_err());
     }
 }

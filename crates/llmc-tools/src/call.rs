@@ -205,7 +205,14 @@ impl App {
                         tool.name
                     )));
                 }
-                None => return Err(unknown(&meant::suggestion_for(tool.name, &reach()))),
+                None => {
+                    let missing = self.config().without_scripts.as_ref();
+                    let missing = missing.filter(|_| tool.effect == Effect::Scripts);
+                    return Err(unknown(&match missing {
+                        Some(why) => format!("; {why}"),
+                        None => meant::suggestion_for(tool.name, &reach()),
+                    }));
+                }
             }
         }
         if call

@@ -5,7 +5,9 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 
-use llmc_config::{Allowance, CachePolicy, ExecProfile, StoreStamp, TrustStore, UpstreamLaunch};
+use llmc_config::{
+    Allowance, CachePolicy, ExecProfile, LoadedConfig, StoreStamp, TrustStore, UpstreamLaunch,
+};
 use llmc_exec::{
     CacheMode, Confinement, HIDDEN_PLACES, Limits, Profile, RunAllowances, Runner,
     SYSTEM_SEARCH_PATH, Settings, followed_git_dirs, is_followed, tool_search_path, user_home,
@@ -211,17 +213,6 @@ impl App {
             ExecProfile::Restricted => Profile::Restricted,
         };
         let home = user_home();
-        let search_path = match (profile, mcp.exec.path.as_str()) {
-            (Profile::Restricted, _) => SYSTEM_SEARCH_PATH.map(PathBuf::from).to_vec(),
-            (Profile::Unrestricted, "auto") => {
-                let path = std::env::var_os("PATH");
-                tool_search_path(&loaded.root, path.as_deref(), home.as_deref())
-            }
-            (Profile::Unrestricted, folders) => {
-                let folders = folders.split(':');
-                folders.map(|folder| loaded.resolve(folder)).collect()
-            }
-        };
         let mut hidden = mcp.exec.hidden.clone().unwrap_or_else(|| {
             let places = HIDDEN_PLACES.iter();
             places.map(|&place| place.to_owned()).collect()
@@ -240,7 +231,7 @@ impl App {
             profile,
             git_dirs,
             home,
-            search_path,
+            search_path: search_path(loaded),
             local_sockets: profile == Profile::Unrestricted,
             hidden,
             masked: self.own_folders(),
@@ -279,6 +270,22 @@ impl App {
                 ..limits
             },
             ..Settings::default()
+        }
+    }
+}
+
+/// Where commands are looked up.
+pub(crate) fn search_path(loaded: &LoadedConfig) -> Vec<PathBuf> {
+    let exec = &loaded.config.mcp.exec;
+    match (exec.profile, exec.path.as_str()) {
+        (ExecProfile::Restricted, _) => SYSTEM_SEARCH_PATH.map(PathBuf::from).to_vec(),
+        (ExecProfile::Unrestricted, "auto") => {
+            let path = std::env::var_os("PATH");
+            tool_search_path(&loaded.root, path.as_deref(), user_home().as_deref())
+        }
+        (ExecProfile::Unrestricted, folders) => {
+            let folders = folders.split(':');
+            folders.map(|folder| loaded.resolve(folder)).collect()
         }
     }
 }

@@ -68,7 +68,7 @@ kinds! {
     InvalidPath: "path outside roots, escaping link, special file, protected or denylisted name", Some("INVALID_PATH"), Some("path_denied"), Some("path_denied"), 403, "FORBIDDEN", 4, false;
     CommandDenied: "command or effect refused by policy", Some("COMMAND_DENIED"), None, Some("command_denied"), 403, "FORBIDDEN", 4, false;
     EgressDenied: "model or endpoint refused", None, Some("egress_denied"), None, 403, "FORBIDDEN", 4, false;
-    IsolationRequired: "confinement missing", Some("ISOLATION_REQUIRED"), None, Some("isolation_required"), 403, "FORBIDDEN", 4, false;
+    IsolationRequired: "confinement missing", Some("ISOLATION_REQUIRED"), Some("isolation_required"), Some("isolation_required"), 403, "FORBIDDEN", 4, false;
     NotFound: "not found", Some("NOT_FOUND"), Some("file_not_found"), Some("not_found"), 404, "NOT_FOUND", 3, false;
     PermissionDenied: "permission denied by the operating system", Some("PERMISSION_DENIED"), Some("path_denied"), Some("permission_denied"), 403, "FORBIDDEN", 4, false;
     NotADirectory: "wrong kind: a directory was needed", Some("NOT_A_DIRECTORY"), Some("invalid_args"), Some("wrong_kind"), 409, "CONFLICT", 3, false;

@@ -91,6 +91,7 @@ pub use processes::Processes;
 pub use render::AnswerImage;
 pub use rlm::AnalysisShell;
 pub use rlm::useless_model_prefix;
+pub use script::look_for_scripts;
 pub use seal::{Facts, Sealed};
 pub use shared_store::shared_database;
 pub use slots::{CallSlot, SlotPool};

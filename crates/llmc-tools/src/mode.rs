@@ -24,7 +24,8 @@ const TE_MORE: &[&str] = &["te_rag", "te_explain", "te_diff", "te_git"];
 /// What a mode lists, in the catalogue's order, with warnings about names that have no tool and lists that are too long.
 pub fn listing(config: &Config) -> (Vec<&'static ToolDef>, Vec<String>) {
     let mut warnings = Vec::new();
-    let names: Vec<&str> = match config.mcp.mode {
+    let mode = mode_of(config);
+    let names: Vec<&str> = match mode {
         Mode::Classic => TOOLS.iter().map(|tool| tool.name).collect(),
         Mode::Te if config.mcp.te.core_only => TE_CORE.to_vec(),
         Mode::Te => [TE_CORE, TE_MORE].concat(),
@@ -51,8 +52,11 @@ pub fn listing(config: &Config) -> (Vec<&'static ToolDef>, Vec<String>) {
         .map(|tool| tool.name)
         .collect();
     let mut list = enabled(config);
-    list.retain(|tool| wanted.contains(&tool.name));
-    if config.mcp.mode == Mode::Hybrid {
+    let has_scripts = config.without_scripts.is_none();
+    list.retain(|tool| {
+        wanted.contains(&tool.name) && (has_scripts || tool.effect != Effect::Scripts)
+    });
+    if mode == Mode::Hybrid {
         let size: usize = list.iter().map(|tool| tool.listing().len()).sum();
         let limit = config.mcp.hybrid.bootstrap_budget_warning;
         if size as u64 > limit {
@@ -69,6 +73,14 @@ pub fn listing(config: &Config) -> (Vec<&'static ToolDef>, Vec<String>) {
         warnings.extend(phantoms(&key, &own.collect::<Vec<_>>()));
     }
     (list, warnings)
+}
+
+/// The mode in force: without scripts, the mode that consists of them lists what the other one lists beside them.
+fn mode_of(config: &Config) -> Mode {
+    match config.mcp.mode {
+        Mode::CodeExecution if config.without_scripts.is_some() => Mode::Hybrid,
+        mode => mode,
+    }
 }
 
 /// Every tool that the configuration does not switch off, in the catalogue's order.
@@ -109,9 +121,11 @@ fn phantoms(list: &str, names: &[String]) -> Vec<String> {
 pub fn instructions(config: &Config) -> String {
     let reach = Reach::of(config, Surface::Mcp);
     let runs_shell = config.mcp.exec.profile != ExecProfile::Restricted;
-    let sentences = sentences(config.mcp.mode);
+    let sentences = sentences(mode_of(config));
     let told = sentences.iter().filter(|sentence| {
-        reach.unreachable(sentence).is_empty() && (runs_shell || !sentence.contains("shell lines"))
+        reach.unreachable(sentence).is_empty()
+            && (runs_shell || !sentence.contains("shell lines"))
+            && (reach.has_scripts() || **sentence != SCRIPTS)
     });
     let budget = thousands(config.mcp.te.budget_tokens);
     let text = told.copied().collect::<Vec<_>>().join(" ");
@@ -206,6 +220,16 @@ mod tests {
         assert!(!names(&without).contains(&"execute_code"));
         assert!(!instructions(&without).contains("execute_code"));
         assert!(instructions(&config).contains("execute_code"));
+        for mode in Mode::ALL {
+            let mut without = config.clone();
+            without.mcp.mode = *mode;
+            without.without_scripts = Some("there is no python3".to_owned());
+            assert!(!names(&without).contains(&"execute_code"), "{mode}");
+            let said = instructions(&without);
+            for word in ["execute_code", "script", "subprocess"] {
+                assert!(!said.contains(word), "{mode}: {said}");
+            }
+        }
     }
 
     #[test]

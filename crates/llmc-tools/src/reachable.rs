@@ -43,12 +43,22 @@ impl Reach {
             Surface::Code => in_scripts.clone(),
             Surface::Http | Surface::Cli => mode::enabled(config),
         };
-        let scripts = listed.iter().any(|tool| tool.effect == Effect::Scripts);
-        Reach {
+        let mut reach = Reach {
             listed,
-            in_scripts: if scripts { in_scripts } else { Vec::new() },
+            in_scripts,
             in_shell: surface == Surface::Cli,
+        };
+        if !reach.has_scripts() {
+            reach.in_scripts.clear();
         }
+        reach
+    }
+
+    /// Whether the reader can run scripts.
+    pub(crate) fn has_scripts(&self) -> bool {
+        self.listed
+            .iter()
+            .any(|tool| tool.effect == Effect::Scripts)
     }
 
     /// How the reader can call this tool, if at all.

@@ -8,17 +8,16 @@ mod audit;
 mod models;
 mod source;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use llmc_model::{
     ApiKeys, Error as ModelError, ModelClient, ModelSpending, SpendingCaps, SpendingReport,
 };
 use llmc_rlm::{
-    AnswerSource, Query, QueryAnswer, QueryContext, QueryLimits, QueryReport, RecordedTrace,
-    TraceRecorder,
+    AnswerSource, PythonSource, Query, QueryAnswer, QueryContext, QueryLimits, QueryReport,
+    RecordedTrace, TraceRecorder,
 };
-use llmc_sandbox::{Sandbox, SandboxOptions};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -42,13 +41,11 @@ const MIN_BUDGET_USD: f64 = 0.01;
 const DEFAULT_BUDGET_USD: f64 = 1.0;
 /// The largest text, whatever `max_bytes` says.
 const MAX_TEXT_BYTES: i64 = 256 << 20;
-/// Each query has one interpreter for every depth.
-const MAX_INTERPRETERS: usize = 256;
 
 /// Shared by all analyses of one application.
 #[derive(Debug)]
 pub(crate) struct AnalysisState {
-    sandbox: Sandbox,
+    python: OnceLock<PythonSource>,
     client: ModelClient,
     shell: Mutex<AnalysisShell>,
 }
@@ -68,10 +65,7 @@ pub struct AnalysisShell {
 impl Default for AnalysisState {
     fn default() -> AnalysisState {
         AnalysisState {
-            sandbox: Sandbox::new(SandboxOptions {
-                sessions: MAX_INTERPRETERS,
-                ..SandboxOptions::default()
-            }),
+            python: OnceLock::new(),
             client: ModelClient {
                 keys: ApiKeys::from_environment(),
                 ..ModelClient::default()
@@ -217,8 +211,10 @@ async fn answer(
     };
     let analyses = cx.app().analyses();
     let context = QueryContext {
-        sandbox: analyses.sandbox.clone(),
-        owner: cx.caller().principal.clone(),
+        python: analyses
+            .python
+            .get_or_init(|| cx.app().analysis_python())
+            .clone(),
         source: match shell.replay {
             Some(trace) => AnswerSource::Replay(trace),
             None => AnswerSource::Live(analyses.client.clone()),
@@ -367,7 +363,7 @@ fn translate_error(error: llmc_rlm::Error, limit: Duration) -> Error {
         Rlm::NoAnswer(_) => Error::new(ErrorKind::NoAnswer, message)
             .hint("ask something narrower, allow more turns, or use a more capable model"),
         Rlm::Cancelled => Error::new(ErrorKind::Cancelled, message),
-        Rlm::Sandbox(_) => Error::new(ErrorKind::Internal, message),
+        Rlm::NoPython(_) => Error::new(ErrorKind::IsolationRequired, message),
         Rlm::Trace(_) | Rlm::TraceLine { .. } => Error::bad_args(message),
     }
 }

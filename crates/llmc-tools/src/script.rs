@@ -17,8 +17,7 @@ use std::time::Duration;
 
 use llmc_exec::Runner;
 use llmc_sandbox::{
-    CommandSession, ModulePart, PythonBackend, Sandbox, SandboxOptions, ScriptEnd, ScriptLimits,
-    ScriptNames, ScriptOutcome, SessionSetup,
+    CommandSession, ModulePart, PythonBackend, ScriptEnd, ScriptLimits, ScriptNames, ScriptOutcome,
 };
 
 use crate::app::App;
@@ -29,7 +28,7 @@ use crate::shell::refusals;
 use crate::stubs;
 
 pub(crate) use answer::ScriptOutput;
-use backend::Chosen;
+pub use backend::look_for_scripts;
 pub(crate) use host::Tools;
 pub(crate) use kept::MAX_IDLE;
 use kept::{Found, KeptProcesses};
@@ -45,11 +44,13 @@ pub(crate) const MAX_QUEUE_WAIT: Duration = Duration::from_secs(60);
 /// How long a script's calls may take together; its own time does not run meanwhile.
 pub(crate) const MAX_TIME_IN_CALLS: Duration = Duration::from_secs(3600);
 
-/// What outlives a single script: workers, the probed Python, sessions.
+/// What outlives a single script: the probed Python, sessions.
 #[derive(Debug, Default)]
 pub(crate) struct Scripts {
-    sandbox: OnceLock<Sandbox>,
-    python: OnceLock<Result<Arc<PythonBackend>>>,
+    /// The Python that reads the workspace by itself.
+    reading: OnceLock<Result<Arc<PythonBackend>>>,
+    /// The Python that has no rights there.
+    sealed: OnceLock<Result<Arc<PythonBackend>>>,
     sessions: ScriptSessions,
     kept: KeptProcesses,
     /// Whether a client knows that it can run scripts.
@@ -81,8 +82,9 @@ pub(crate) async fn run(cx: &Cx, script: Script) -> Result<ScriptOutput> {
     let most_wait = cx.app().config().mcp.exec.max_wait();
     let wait = script.timeout.map(|wait| wait.min(most_wait.as_secs_f64()));
     let tools = Tools::new(cx, wait);
-    let outcome = match (backend::choose(cx).await?, &script.session) {
-        (Chosen::Python(python), None) => {
+    let python = backend::choose(cx).await?;
+    let mut outcome = match &script.session {
+        None => {
             let names = names(cx.app());
             let session = command_session(cx.app(), cx.caller());
             python
@@ -90,7 +92,7 @@ pub(crate) async fn run(cx: &Cx, script: Script) -> Result<ScriptOutput> {
                 .run_once(&script.code, &names, &limits, &tools, cx.cancel())
                 .await
         }
-        (Chosen::Python(python), Some(name)) => {
+        Some(name) => {
             let block = Block {
                 code: &script.code,
                 limits: &limits,
@@ -98,51 +100,8 @@ pub(crate) async fn run(cx: &Cx, script: Script) -> Result<ScriptOutput> {
             };
             run_in_kept_process(cx, &python, name, &block, &mut notes).await?
         }
-        (Chosen::Embedded, None) => {
-            run_in_worker(cx, &script.code, &limits, &tools, None)
-                .await?
-                .0
-        }
-        (Chosen::Embedded, Some(name)) => {
-            let session = cx.app().scripts().sessions.enter(cx, name).await?;
-            let (found, began) = match cx.app().scripts().kept.take(session.key()) {
-                Found::Lost(why) => (None, lost(name, &why)),
-                Found::Running(_) | Found::Nothing => {
-                    (session.load()?, format!("session {name} is new"))
-                }
-            };
-            let state = match found {
-                Some(state) if sessions::is_python(&state) => {
-                    notes.push(lost(name, "Python no longer runs scripts here"));
-                    None
-                }
-                Some(state) => Some(state),
-                None => {
-                    notes.push(began);
-                    None
-                }
-            };
-            let new = state.is_none();
-            let kept = Some((state, sessions::MAX_STATE_BYTES));
-            let ran = run_in_worker(cx, &script.code, &limits, &tools, kept).await;
-            let (outcome, state) = ran.inspect_err(|error| {
-                if error.kind == ErrorKind::HandleExpired {
-                    session.forget();
-                }
-            })?;
-            match state {
-                Some(Ok(state)) => session.store(&state)?,
-                Some(Err(why)) => notes.push(format!("session not kept: {why}")),
-                None if outcome.rolled_back && !new => {
-                    notes.push(format!("session {name} is as it was before this call"));
-                }
-                None => {}
-            }
-            outcome
-        }
     };
     notes.extend(tools.warnings());
-    let mut outcome = outcome;
     if let Some(lowered) = lowered {
         if let (ScriptEnd::Value(last), true) = (&outcome.ending, outcome.output.is_empty()) {
             outcome.output.clone_from(&last.repr);
@@ -230,12 +189,9 @@ async fn run_in_kept_process(
             Box::new(python.session(commands.as_ref()))
         }
         Found::Nothing => {
-            notes.push(match session.load() {
-                Ok(None) => format!("session {name} is new"),
-                Ok(Some(state)) if sessions::is_python(&state) => {
-                    lost(name, "the server was restarted")
-                }
-                Ok(Some(_)) => lost(name, "it was one of the embedded interpreter"),
+            notes.push(match session.is_known() {
+                Ok(false) => format!("session {name} is new"),
+                Ok(true) => lost(name, "the server was restarted"),
                 Err(error) => lost(name, &error.message),
             });
             Box::new(python.session(commands.as_ref()))
@@ -243,7 +199,7 @@ async fn run_in_kept_process(
     };
     if !is_kept {
         // So that a later server knows that there was a session.
-        session.store(sessions::PYTHON_STATE)?;
+        session.begin()?;
     }
     // A call that is dropped drops the process.
     scripts
@@ -270,62 +226,6 @@ async fn run_in_kept_process(
 /// The note about a session that does not go on.
 fn lost(name: &str, why: &str) -> String {
     format!("session {name} was lost: {why}; its variables are gone")
-}
-
-/// What is to be kept of a script's variables: the state it begins with, and the most that the next may take.
-type StateToKeep = Option<(Option<Vec<u8>>, u64)>;
-/// What was kept, or why not; nothing if the script left nothing to keep.
-type KeptState = Option<std::result::Result<Vec<u8>, String>>;
-
-/// One script in one worker.
-async fn run_in_worker(
-    cx: &Cx,
-    code: &str,
-    limits: &ScriptLimits,
-    tools: &Tools<'_>,
-    kept: StateToKeep,
-) -> Result<(ScriptOutcome, KeptState)> {
-    let (state, most) = match kept {
-        Some((state, most)) => (state, Some(most)),
-        None => (None, None),
-    };
-    let setup = SessionSetup {
-        names: names(cx.app()),
-        state,
-        ..SessionSetup::default()
-    };
-    let sandbox = cx.app().scripts().sandbox(cx.app());
-    let opened = sandbox.session(&cx.caller().principal, setup);
-    let mut session = tokio::select! {
-        session = tokio::time::timeout(MAX_QUEUE_WAIT, opened) => match session {
-            Ok(session) => session.map_err(worker_error)?,
-            Err(_) => {
-                return Err(Error::new(ErrorKind::Busy, "too many scripts at once").hint("try again"));
-            }
-        },
-        () = cx.cancel().cancelled() => return Err(Error::new(ErrorKind::Cancelled, "cancelled")),
-    };
-    let outcome = session.run(code, limits, tools, cx.cancel()).await;
-    let state = match most {
-        Some(most) if !outcome.rolled_back => {
-            let dumped = session.dump(most).await;
-            Some(dumped.map_err(|error| error.to_string()))
-        }
-        _ => None,
-    };
-    Ok((outcome, state))
-}
-
-fn worker_error(error: llmc_sandbox::Error) -> Error {
-    use llmc_sandbox::Error as Sandbox;
-    let message = error.to_string();
-    match error {
-        Sandbox::Refused(_) => Error::new(ErrorKind::IsolationRequired, message)
-            .hint("scripts need a kernel that filters system calls (seccomp)"),
-        Sandbox::BadState(_) => Error::new(ErrorKind::HandleExpired, message)
-            .hint("it is damaged or of another version; call again to start a new one"),
-        _ => Error::new(ErrorKind::Internal, message).hint("try again"),
-    }
 }
 
 /// What a script finds beside Python: every tool that this configuration offers to scripts. Rights are asked per call.
@@ -390,15 +290,4 @@ fn limits(app: &App, timeout: Option<f64>) -> Result<(ScriptLimits, Option<Strin
         ..ScriptLimits::default()
     };
     Ok((limits, lowered))
-}
-
-impl Scripts {
-    fn sandbox(&self, app: &App) -> &Sandbox {
-        self.sandbox.get_or_init(|| {
-            Sandbox::new(SandboxOptions {
-                memory_bytes: app.config().mcp.code_execution.max_memory_mb << 20,
-                ..SandboxOptions::default()
-            })
-        })
-    }
 }

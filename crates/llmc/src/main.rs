@@ -14,16 +14,12 @@ use std::process::ExitCode;
 
 use clap::FromArgMatches;
 
-/// Counts what is allocated. Scripts run in this executable started again, and their memory limit is kept by its allocator.
-#[global_allocator]
-static MEMORY: llmc_sandbox::CountingAllocator = llmc_sandbox::CountingAllocator;
-
 fn main() -> ExitCode {
     // Commands are confined by this executable, started again; that must come before any thread.
     if let Some(code) = llmc_exec::helper_main(std::env::args_os()) {
         return code;
     }
-    // Scripts, parsers and converters run in it, too, started once more.
+    // Parsers and converters run in it, too, started once more.
     if let Some(code) = llmc_sandbox::worker_main(std::env::args_os()) {
         return code;
     }

@@ -428,7 +428,7 @@ type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a [&'a str], &'a str);
 
 #[test]
 fn an_old_name_sets_the_same_key() {
-    let cases: [Case<'_>; 6] = [
+    let cases: [Case<'_>; 8] = [
         (
             "[mcp.tools]\nexec_timeout = 5",
             &[],
@@ -465,8 +465,20 @@ fn an_old_name_sets_the_same_key() {
         (
             "",
             &[],
+            &["mcp.code_execution.sandbox=python"],
+            "mcp.code_execution.sandbox = \"python\"  # --set",
+        ),
+        (
+            "[mcp.code_execution]\nsandbox = \"embedded\"",
+            &[],
+            &[],
+            "llmc.toml:2: mcp.code_execution.sandbox: unknown value \"embedded\"; accepted: auto, python; the interpreter inside LLMC is gone: scripts run in the project's or the machine's python3, confined by the kernel",
+        ),
+        (
+            "",
+            &[],
             &["mcp.code_execution.sandbox=monty"],
-            "mcp.code_execution.sandbox = \"embedded\"  # --set",
+            "--set: mcp.code_execution.sandbox: unknown value \"monty\"; accepted: auto, python; the interpreter inside LLMC is gone: scripts run in the project's or the machine's python3, confined by the kernel",
         ),
     ];
     for (toml, env, cli, expect) in cases {

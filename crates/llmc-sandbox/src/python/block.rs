@@ -14,8 +14,11 @@ use super::process::{PythonProcess, START_TIMEOUT};
 use crate::host::{ScriptCall, ScriptCallError, ScriptHost, SystemCall, SystemReply};
 use crate::limits::{ScriptLimit, ScriptLimits};
 use crate::outcome::{ScriptEnd, ScriptError, ScriptErrorKind, ScriptOutcome};
-use crate::session::{CALLS_END_TIMEOUT, MAX_CONCURRENT_CALLS};
 
+/// For cancelled calls to end and be recorded.
+const CALLS_END_TIMEOUT: Duration = Duration::from_secs(1);
+/// Of one block; further calls wait.
+const MAX_CONCURRENT_CALLS: usize = 8;
 /// Requests that are taken before others are answered; a script that sends more waits.
 const MAX_PENDING_CALLS: usize = 4096;
 /// A timer has an end.
@@ -110,7 +113,6 @@ impl<'a, H: ScriptHost> ScriptRun<'a, H> {
                 calls: self.calls,
                 elapsed: started.elapsed(),
                 cpu: self.cpu,
-                rolled_back: false,
             },
             memory_bytes: self.memory_bytes,
             can_go_on: self.is_over,

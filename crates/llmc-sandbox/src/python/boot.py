@@ -413,7 +413,8 @@ def walk(tree):
 
 
 def bound(tree, known):
-    """Names that a script binds. `import tools` and `from tools import read_file` bind a name to what it is anyway."""
+    """Names that a script binds, arguments of functions aside. `import tools` and `from tools import read_file` bind a name to
+    what it is anyway."""
     for node in walk(tree):
         if isinstance(node, _ast.Name) and not isinstance(node.ctx, _ast.Load):
             yield node.id, node.lineno
@@ -424,6 +425,13 @@ def bound(tree, known):
                 source = node.module if isinstance(node, _ast.ImportFrom) else alias.name
                 if known is None or (source or "").split(".")[0] != known:
                     yield alias.asname or alias.name.split(".")[0], node.lineno
+        elif isinstance(node, (_ast.Global, _ast.Nonlocal)):
+            for name in node.names:
+                yield name, node.lineno
+        elif isinstance(node, CAPTURES):
+            name = getattr(node, "rest", None) or getattr(node, "name", None)
+            if name:
+                yield name, node.lineno
 
 
 def compiled(start):
@@ -442,6 +450,12 @@ def compiled(start):
         target = _ast.Name(VALUE, _ast.Store(), **where)
         tree.body[-1] = _ast.Assign([target], last.value, None, **where)
     return compile(tree, SCRIPT, "exec", _ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+
+
+# What `except … as` and `case` bind.
+CAPTURES = (_ast.ExceptHandler,) + tuple(
+    getattr(_ast, name) for name in ("MatchAs", "MatchStar", "MatchMapping") if hasattr(_ast, name)
+)
 
 
 class Reserved(Exception):
@@ -575,6 +589,7 @@ def run(start, names):
     try:
         names.pop(VALUE, None)
         names.update(start["values"])
+        names.update(start["fixed"])
         execute(compiled(start), names)
         return {"value": shown(names.get(VALUE), start["output"])}
     except SystemExit as error:
@@ -605,6 +620,7 @@ def main():
         start = {**start, **channel.next_block()}
         if names is None:
             names = names_of(channel, start)
+            start["fixed"] = {name: names[name] for name in start["reserved"] if name in names}
         before = os.times()
         sys.setrecursionlimit(start["recursion"] + 60)
         limit_time(start["cpu"])

@@ -1,6 +1,6 @@
-# Python's own functions on files. Reading is the kernel's work. What would change something is asked of the server, which
-# carries it out with the guards of its file tools. Nothing here holds the script: past these functions it meets the read-only
-# mount.
+# Python's own functions on files. Reading is the kernel's work, or the server's where the kernel refuses it. What would change
+# something is asked of the server, which carries it out with the guards of its file tools. Nothing here holds the script: past
+# these functions it meets the kernel's boundary.
 
 
 def changing(name):
@@ -25,6 +25,101 @@ def looking(native):
         if Image.open:
             barrier()
         return native(*args, **kwargs)
+
+    return call
+
+
+class RemoteEntry:
+    """An entry of a folder that the server has listed."""
+
+    __slots__ = "name", "path", "_kind"
+
+    def __init__(self, name, path, kind):
+        self.name, self.path, self._kind = name, path, kind
+
+    def is_symlink(self):
+        return self._kind == "symlink"
+
+    def is_junction(self):
+        return False
+
+    def is_dir(self, *, follow_symlinks=True):
+        return os.path.isdir(self.path) if follow_symlinks and self._kind == "symlink" else self._kind == "dir"
+
+    def is_file(self, *, follow_symlinks=True):
+        return os.path.isfile(self.path) if follow_symlinks and self._kind == "symlink" else self._kind == "file"
+
+    def stat(self, *, follow_symlinks=True):
+        return os.stat(self.path, follow_symlinks=follow_symlinks)
+
+    def inode(self):
+        return os.lstat(self.path).st_ino
+
+    def __fspath__(self):
+        return self.path
+
+    def __repr__(self):
+        return "<DirEntry %r>" % self.name
+
+
+class RemoteEntries:
+    """What `os.scandir` returns of them."""
+
+    def __init__(self, entries):
+        self.entries = iter(entries)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return next(self.entries)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        self.entries = iter(())
+
+
+def listed(full, path):
+    """The entries of a folder, by the server."""
+    found = []
+    for name, kind in Server.request("list", {"path": full})[0]:
+        name = os.fsencode(name) if isinstance(path, bytes) else name
+        found.append(RemoteEntry(name, os.path.join(path, name), kind))
+    return found
+
+
+def listing(native, shown):
+    """A function that lists a folder."""
+
+    def call(path="."):
+        if Image.open:
+            barrier()
+        given = "." if path is None else path
+        try:
+            return native(given)
+        except PermissionError:
+            full = remote(given)
+            if full is None:
+                raise
+        return shown(listed(full, given if isinstance(given, (str, bytes)) else os.fspath(given)))
+
+    return call
+
+
+def bearing(native):
+    """A function on modes and times. Those of a script's own files stay as they are where the kernel refuses all of them."""
+
+    def call(*args, **kwargs):
+        try:
+            return native(*args, **kwargs)
+        except PermissionError:
+            if OWN_TMP is None:
+                raise
 
     return call
 
@@ -63,7 +158,7 @@ def rmdir(path, *, dir_fd=None):
         return Native.rmdir(path, dir_fd=dir_fd)
     if not stat.S_ISDIR(Native.lstat(path).st_mode):
         raise failed(errno.ENOTDIR, path)
-    if Native.listdir(path):
+    if os.listdir(path):
         raise failed(errno.ENOTEMPTY, path)
     Server.request("delete", {"path": full, "what": "empty_dir"})
 
@@ -108,7 +203,7 @@ def renaming(native):
         if old is not None:
             if stat.S_ISDIR(old.st_mode) != is_dir:
                 raise fail(errno.ENOTDIR if is_dir else errno.EISDIR)
-            if is_dir and Native.listdir(dst) and not os.path.samefile(src, dst):
+            if is_dir and os.listdir(dst) and not os.path.samefile(src, dst):
                 raise fail(errno.ENOTEMPTY)
         Server.request("move", {"source": source, "target": target})
         source, target = os.path.normpath(source), os.path.normpath(target)
@@ -128,7 +223,7 @@ def chmod(path, mode, *, dir_fd=None, follow_symlinks=True):
         return
     full = path_of(path, dir_fd)
     if full is None:
-        return Native.chmod(path, mode, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
+        return bearing(Native.chmod)(path, mode, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
     if not follow_symlinks and os.path.islink(path):
         raise NotImplementedError("chmod: follow_symlinks unavailable on this platform")
     Native.stat(path)
@@ -136,7 +231,7 @@ def chmod(path, mode, *, dir_fd=None, follow_symlinks=True):
 
 
 def fchmod(fd, mode):
-    return chmod(fd, mode) if fd in Image.by_fd else Native.fchmod(fd, mode)
+    return chmod(fd, mode) if fd in Image.by_fd else bearing(Native.fchmod)(fd, mode)
 
 
 def utime(path, times=None, *, ns=None, dir_fd=None, follow_symlinks=True):
@@ -144,7 +239,7 @@ def utime(path, times=None, *, ns=None, dir_fd=None, follow_symlinks=True):
     full = path_of(path, dir_fd)
     if full is None and image is None:
         options = {"ns": ns} if ns is not None else {"times": times}
-        return Native.utime(path, dir_fd=dir_fd, follow_symlinks=follow_symlinks, **options)
+        return bearing(Native.utime)(path, dir_fd=dir_fd, follow_symlinks=follow_symlinks, **options)
     if times is not None and ns is not None:
         raise ValueError("utime: you may specify either 'times' or 'ns' but not both")
     if times is not None:
@@ -245,7 +340,9 @@ def patch_files():
             if native in known:
                 known.add(patched)
 
-    for name in ("stat", "lstat", "access", "listdir", "scandir", "readlink"):
+    put("listdir", listing(Native.listdir, lambda entries: [entry.name for entry in entries]), sets=(os.supports_fd,))
+    put("scandir", listing(Native.scandir, RemoteEntries), sets=(os.supports_fd,))
+    for name in ("stat", "lstat", "access", "readlink"):
         put(name, looking(getattr(Native, name)), sets=(os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks))
     for name in ("write", "pwrite", "writev", "ftruncate"):
         put(name, changing(name))
@@ -267,7 +364,77 @@ def patch_files():
     }.items():
         put(name, refusing(name, instead))
     builtins.open = io.open = Patched(open_file, "open")
+    if hasattr(io, "open_code"):
+        io.open_code = Patched(lambda path: open_file(path, "rb"), "open_code")
 
 
 def patch_shutil(module):
     module.rmtree = rmtree_of(module.rmtree)
+
+
+def install_imports():
+    """Modules of the workspace come through the server where this process may not read it."""
+    from importlib import machinery
+
+    class Source(machinery.SourceFileLoader):
+        def get_data(self, path):
+            if path.endswith(".pyc"):
+                raise failed(errno.ENOENT, path)
+            with open_file(path, "rb") as file:
+                return file.read()
+
+    class Compiled(machinery.ExtensionFileLoader):
+        def create_module(self, spec):
+            why = "is in the workspace, which this script reads through the server; a compiled module cannot be loaded from it"
+            raise ImportError(spec.origin + " " + why, name=spec.name, path=spec.origin)
+
+    class Finder(machinery.FileFinder):
+        def _fill_cache(self):
+            try:
+                self._path_cache = set(os.listdir(self.path))
+            except OSError:
+                self._path_cache = set()
+            self._relaxed_path_cache = set()
+
+    kinds = ((Compiled, machinery.EXTENSION_SUFFIXES), (Source, machinery.SOURCE_SUFFIXES))
+
+    def find(path):
+        full = remote(path) if isinstance(path, str) and os.path.isdir(path) else None
+        if full is None:
+            raise ImportError("not the server's", path=path)
+        try:
+            Native.listdir(full)
+        except PermissionError:
+            return Finder(full, *kinds)
+        raise ImportError("readable", path=path)
+
+    sys.path_hooks.insert(0, find)
+    sys.path_importer_cache.clear()
+
+
+NO_DATABASE = (
+    "unable to open database file: this script reads the workspace through the server, and SQLite cannot; copy the file to"
+    " tempfile.gettempdir() and open the copy"
+)
+
+
+def patch_sqlite3(module):
+    native = module.connect
+
+    def connect(database, *args, **kwargs):
+        try:
+            return native(database, *args, **kwargs)
+        except module.OperationalError:
+            path = os.fsdecode(database)
+            path = path[5:].split("?")[0] if path.startswith("file:") else path
+            if remote(path) is None:
+                raise
+            try:
+                Native.close(Native.os_open(path, os.O_RDONLY | os.O_CLOEXEC))
+            except PermissionError:
+                raise module.OperationalError(NO_DATABASE) from None
+            except OSError:
+                pass
+            raise
+
+    module.connect = Patched(connect, "connect")

@@ -1,5 +1,6 @@
-# Files that a script writes, on a workspace that is mounted read-only: `open` gives an image of the file, which the server is
-# given when it is flushed or closed, when somebody looks, before a program starts and at the end of the script.
+# Files that a script writes, on a workspace that it cannot write: `open` gives an image of the file, which the server is
+# given when it is flushed or closed, when somebody looks, before a program starts and at the end of the script. Where it
+# cannot read the workspace either, the server gives it copies.
 import builtins
 import errno
 import functools
@@ -12,8 +13,14 @@ import time
 import weakref
 
 WRITING_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+# Where temporary files go if the script shares `/tmp` with the host (tmp.rs).
+OWN_TMP = os.environ.get("TMPDIR", "")
+if not OWN_TMP.startswith("/tmp/llmc-run-"):
+    OWN_TMP = None
+else:
+    os.environ["HOME"] = OWN_TMP
 # Where a script has files of its own.
-PRIVATE_DIRS = ("/tmp", "/dev", "/proc")
+PRIVATE_DIRS = (OWN_TMP or "/tmp", "/dev", "/proc")
 ERRNOS = {
     "FileNotFoundError": errno.ENOENT,
     "FileExistsError": errno.EEXIST,
@@ -35,8 +42,22 @@ def keep_native():
         if callable(getattr(os, name)):
             setattr(Native, name, staticmethod(getattr(os, name)))
     Native.os_open, Native.open = staticmethod(os.open), staticmethod(io.open)
-    flags = os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC
-    Native.open_tmp = staticmethod(lambda: Native.os_open("/tmp", flags, 0o600))
+    Native.open_tmp = staticmethod(open_tmp)
+
+
+def open_tmp():
+    """A file without a name."""
+    flags = os.O_RDWR | os.O_CLOEXEC
+    try:
+        return Native.os_open(PRIVATE_DIRS[0], flags | os.O_TMPFILE, 0o600)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR):
+            raise
+    # Layered file systems of containers have none.
+    name = "%s/.unnamed-%d" % (PRIVATE_DIRS[0], time.monotonic_ns())
+    fd = Native.os_open(name, flags | os.O_CREAT | os.O_EXCL, 0o600)
+    Native.unlink(name)
+    return fd
 
 
 class Server:
@@ -44,6 +65,7 @@ class Server:
 
     channel = None
     roots = ()
+    reads = False  # in place of this process, which may not
 
     @staticmethod
     def request(operation, args, content=b""):
@@ -91,9 +113,36 @@ def ours(path):
         return None
     if not path.startswith("/"):
         path = Native.getcwd() + "/" + path
+    if OWN_TMP and below(os.path.normpath(path), OWN_TMP):
+        return None
     if not in_roots(path) and any(below(os.path.normpath(path), folder) for folder in PRIVATE_DIRS):
         return None
     return path
+
+
+def remote(path):
+    """The absolute path if the server may read it for this process, which was refused."""
+    full = ours(path) if Server.reads else None
+    return full if full is not None and in_roots(full) else None
+
+
+def copy_of(path):
+    """A descriptor of a copy of a file of the workspace."""
+    content = Server.request("read", {"path": path})[1]
+    fd = Native.open_tmp()
+    rest = memoryview(content[0] if content else b"")
+    while rest:
+        rest = rest[Native.write(fd, rest) :]
+    Native.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def open_copy(full, file, mode, buffering, encoding, errors, newline):
+    made = Native.open(copy_of(full), mode, buffering, encoding, errors, newline)
+    raw = getattr(made, "buffer", made)
+    raw = getattr(raw, "raw", raw)
+    raw.name = file
+    return made
 
 
 def failed(code, path):
@@ -151,7 +200,12 @@ class Image:
 
     def load(self):
         """Copies the file."""
-        source = Native.os_open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            source = Native.os_open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except PermissionError:
+            if remote(self.path) is None:
+                raise
+            source = copy_of(self.path)
         try:
             at = 0
             while True:
@@ -394,7 +448,13 @@ def open_file(file, mode="r", buffering=-1, encoding=None, errors=None, newline=
     if Server.channel is None or not is_writing(mode):
         if Image.open:
             barrier()
-        return Native.open(*arguments)
+        try:
+            return Native.open(*arguments)
+        except PermissionError:
+            full = remote(file) if opener is None else None
+            if full is None:
+                raise
+        return open_copy(full, *arguments[:6])
     binary = "b" in mode
     if binary and (encoding is not None or errors is not None or newline is not None) or newline not in (None, "", "\n", "\r", "\r\n"):
         return Native.open(*arguments)
@@ -454,7 +514,13 @@ def os_open(path, flags, mode=0o777, *, dir_fd=None):
     if full is None or flags & getattr(os, "O_DIRECTORY", 0):
         if Image.open:
             barrier()
-        return Native.os_open(path, flags, mode, dir_fd=dir_fd)
+        try:
+            return Native.os_open(path, flags, mode, dir_fd=dir_fd)
+        except PermissionError:
+            full = remote(path) if dir_fd is None and not flags & WRITING_FLAGS else None
+            if full is None or stat.S_ISDIR(Native.stat(full).st_mode):
+                raise
+        return copy_of(full)
     kind = "a" if flags & os.O_APPEND else "w"
     create = bool(flags & os.O_CREAT)
     image = make_image(full, path, kind, bool(flags & os.O_TRUNC), create, create and bool(flags & os.O_EXCL), True)

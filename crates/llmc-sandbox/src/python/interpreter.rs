@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use super::boot::Boot;
 use llmc_exec::{
     CacheMode, Children, Confinement, Limits as ExecLimits, ProbeResult, Profile, Program, Runner,
-    Settings, run_probes,
+    Settings, places_around, run_probes,
 };
 use llmc_host::{OpenDir, PathRules, Roots};
 use rustix::fs::OFlags;
@@ -42,6 +42,8 @@ const READABLE: [&str; 12] = [
     "/etc/apache2/mime.types",
     "/etc/os-release",
 ];
+/// Folders of which a run with mounts has its own, and in which it reads everything.
+const OWN_FOLDERS: [&str; 3] = ["/tmp", "/dev", "/proc"];
 /// Where a workspace keeps its virtual environment.
 const VENV_DIRS: [&str; 2] = [".venv", "venv"];
 /// A longer `pyvenv.cfg` is none.
@@ -74,17 +76,34 @@ struct Venv {
     system_packages: bool,
 }
 
-/// The workspace as the interpreter sees it: read-only.
+/// What a Python process may do in the workspace by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkspaceAccess {
+    /// It reads what the roots hold, but for what mounts cover. Needs namespaces.
+    Reads,
+    /// Nothing: the server reads for it. Needs Landlock and a filter of system calls only.
+    ThroughServer,
+}
+
+/// The first rules of Landlock that cover every way to change a file's content.
+const MIN_LANDLOCK_ABI: u32 = 3;
+
+/// The workspace as the interpreter sees it.
 #[derive(Debug)]
 pub(super) struct Visible {
     settings: Settings,
+    access: WorkspaceAccess,
     dirs: Vec<PathBuf>,
     roots: Arc<Roots>,
 }
 
 impl Visible {
     /// Of the settings of commands only the places are used: what they allow commands is not allowed here.
-    pub(super) fn new(settings: &Settings, memory_bytes: u64) -> llmc_exec::Result<Visible> {
+    pub(super) fn new(
+        settings: &Settings,
+        access: WorkspaceAccess,
+        memory_bytes: u64,
+    ) -> llmc_exec::Result<Visible> {
         let named = settings.write_roots.iter().chain(&settings.read_roots);
         let mut dirs: Vec<PathBuf> = named
             .filter_map(|dir| std::fs::canonicalize(dir).ok())
@@ -109,7 +128,15 @@ impl Visible {
         };
         let settings = Settings {
             profile: Profile::Unrestricted,
-            confinement: Confinement::Full,
+            confinement: match access {
+                WorkspaceAccess::Reads => Confinement::Full,
+                WorkspaceAccess::ThroughServer => Confinement::Auto,
+            },
+            // A rule on the run's own folders would hold for a root that is mounted below them.
+            namespaces: access == WorkspaceAccess::Reads
+                || !dirs
+                    .iter()
+                    .any(|dir| OWN_FOLDERS.iter().any(|own| dir.starts_with(own))),
             children: Children::Refused,
             network: false,
             limits: ExecLimits {
@@ -131,14 +158,16 @@ impl Visible {
         };
         Ok(Visible {
             settings,
+            access,
             dirs,
             roots,
         })
     }
 
-    /// Interpreters in the order in which they are tried, and why a virtual environment is not among them.
-    pub(super) fn candidates(&self) -> (Vec<Candidate>, Option<String>) {
-        let (mut found, mut skipped) = (Vec::new(), None);
+    /// Interpreters in the order in which they are tried, why a virtual environment is not among them, and why a `python3` on
+    /// the search path is not.
+    pub(super) fn candidates(&self) -> Candidates {
+        let mut found = Candidates::default();
         let workspace = self.roots.workspace();
         let is_visible = |dir: &Path| self.dirs.iter().any(|root| dir.starts_with(root));
         for name in VENV_DIRS {
@@ -147,25 +176,40 @@ impl Visible {
                 continue;
             }
             match self.venv(&dir) {
-                Ok(candidate) => found.push(candidate),
-                Err(why) => skipped = Some(format!("{name} is not used: {why}")),
+                Ok(candidate) => found.list.push(candidate),
+                Err(why) => found.skipped_venv = Some(format!("{name} is not used: {why}")),
             }
             break;
         }
-        let system = SYSTEM_DIRS.iter().map(PathBuf::from);
-        let named = self.settings.search_path.iter().cloned();
-        for dir in system.chain(named).filter(|dir| !is_visible(dir)) {
-            let Ok(path) = std::fs::canonicalize(dir.join("python3")) else {
-                continue;
-            };
-            let is_known = found
-                .iter()
-                .any(|known: &Candidate| known.venv.is_none() && known.path == path);
-            if is_executable(&path) && !is_visible(&path) && !is_known {
-                found.push(Candidate { path, venv: None });
+        for dir in search_dirs(&self.settings.search_path).filter(|dir| !is_visible(dir)) {
+            match machine_python(&dir) {
+                Some(Ok(path)) if !is_visible(&path) => {
+                    let is_known = |known: &Candidate| known.venv.is_none() && known.path == path;
+                    if !found.list.iter().any(is_known) {
+                        found.list.push(Candidate { path, venv: None });
+                    }
+                }
+                Some(Err(why)) => {
+                    found.skipped.get_or_insert(why);
+                }
+                _ => {}
             }
         }
-        (found, skipped)
+        found
+    }
+
+    /// Readable places without the roots that lie in them, such as `/usr/src/app`, and what is hidden there. A root around them,
+    /// such as `/`, leaves the system's programs and libraries readable.
+    fn without_roots(&self, places: &[PathBuf]) -> Vec<PathBuf> {
+        let hidden = self.settings.hidden.iter().map(PathBuf::from);
+        let left_out = self
+            .dirs
+            .iter()
+            .cloned()
+            .chain(self.settings.state_dir.clone());
+        let left_out = left_out.chain(hidden.filter(|place| place.is_absolute()));
+        let inside = |dir: &PathBuf| !places.iter().any(|place| place.starts_with(dir));
+        places_around(places, &left_out.filter(inside).collect::<Vec<_>>())
     }
 
     fn venv(&self, dir: &Path) -> Result<Candidate, String> {
@@ -217,11 +261,23 @@ impl Visible {
             .into_iter()
             .chain([candidate.path.clone()]);
         sees.extend(own.filter(|path| !is_readable(path)));
-        sees.extend(self.dirs.iter().cloned());
+        match self.access {
+            WorkspaceAccess::Reads => sees.extend(self.dirs.iter().cloned()),
+            WorkspaceAccess::ThroughServer => sees = self.without_roots(&sees),
+        }
         let runner = Runner::open(Settings {
             sees: Some(sees),
             ..self.settings.clone()
         })?;
+        let level = runner.level();
+        let has_rules = level.landlock.is_some_and(|abi| abi >= MIN_LANDLOCK_ABI);
+        for (holds, missing) in [(has_rules, "landlock"), (level.seccomp, "seccomp")] {
+            if !holds {
+                return Err(isolation_required(format!(
+                    "this kernel or container does not give {missing}"
+                )));
+            }
+        }
         let program = runner.find_trusted(&candidate.path)?;
         let venv = candidate.venv.as_ref();
         let argument = json!({
@@ -229,6 +285,7 @@ impl Visible {
             "roots": self.dirs.iter().map(|dir| text(dir)).collect::<Vec<_>>(),
             "venv": venv.map(|venv| text(&venv.dir)),
             "system_packages": venv.is_none_or(|venv| venv.system_packages),
+            "reads": self.access == WorkspaceAccess::Reads,
         });
         Ok(Interpreter {
             runner,
@@ -239,6 +296,105 @@ impl Visible {
             roots: self.roots.clone(),
         })
     }
+}
+
+/// Where `python3` is looked for.
+fn search_dirs(search_path: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
+    let system = SYSTEM_DIRS.iter().map(PathBuf::from);
+    system.chain(search_path.iter().cloned())
+}
+
+/// The `python3` of a folder, free of links; why it is none, if there is such a name. Nothing is started.
+fn machine_python(dir: &Path) -> Option<Result<PathBuf, String>> {
+    let named = dir.join("python3");
+    std::fs::symlink_metadata(&named).ok()?;
+    let found = match std::fs::canonicalize(&named) {
+        Err(_) => Err("it is a link to a file that does not exist"),
+        Ok(path) if !is_executable(&path) => Err("it is no program"),
+        Ok(path) => match first_bytes(&path) {
+            Some(bytes) if bytes == *ELF => Ok(path),
+            Some(bytes) if bytes.starts_with(b"#!") => {
+                Err("it is a script, such as the shims of pyenv, and no interpreter")
+            }
+            _ => Err("it is no program"),
+        },
+    };
+    Some(found.map_err(|why| format!("{}: {why}", named.display())))
+}
+
+/// How an executable begins.
+const ELF: &[u8; 4] = b"\x7fELF";
+
+fn first_bytes(path: &Path) -> Option<[u8; 4]> {
+    let mut bytes = [0; 4];
+    #[expect(clippy::disallowed_methods, reason = "a program of the machine")]
+    let mut file = std::fs::File::open(path).ok()?;
+    file.read_exact(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// Whether a `python3` that can be confined seems to be here: an interpreter on the search path, or the one of a workspace's
+/// virtual environment, and a kernel with the rules. Nothing is started, so that the first script may still find otherwise.
+///
+/// # Errors
+/// What is missing, and what brings it.
+pub fn look_for_python(workspace: &Path, search_path: &[PathBuf]) -> Result<(), String> {
+    if !llmc_exec::confines_without_namespaces() {
+        return Err(
+            "this kernel has no Landlock rules (Linux 6.2) or no seccomp filter; llmc doctor shows what it offers"
+                .to_owned(),
+        );
+    }
+    let mut why = None;
+    for dir in search_dirs(search_path) {
+        match machine_python(&dir) {
+            Some(Ok(path)) if is_old(&path) => {
+                why.get_or_insert(format!("{} is older than Python 3.8", path.display()));
+            }
+            Some(Ok(_)) => return Ok(()),
+            Some(Err(reason)) => {
+                why.get_or_insert(reason);
+            }
+            None => {}
+        }
+    }
+    let links = VENV_DIRS
+        .iter()
+        .map(|name| workspace.join(name).join("bin/python3"));
+    let has_venv = links
+        .filter_map(|link| std::fs::canonicalize(link).ok())
+        .any(|path| {
+            is_executable(&path) && !libraries(&path).is_empty() && !path.starts_with(workspace)
+        });
+    match has_venv {
+        true => Ok(()),
+        false => {
+            let why = why.unwrap_or_else(|| "there is no python3".to_owned());
+            Err(format!("{why}; {}", super::PYTHON_PACKAGE))
+        }
+    }
+}
+
+/// Whether the name of an interpreter, such as `python3.7`, says that it is too old.
+fn is_old(path: &Path) -> bool {
+    let name = path
+        .file_name()
+        .map(OsStr::to_string_lossy)
+        .unwrap_or_default();
+    let minor = name
+        .strip_prefix("python3.")
+        .and_then(|minor| minor.parse::<u32>().ok());
+    minor.is_some_and(|minor| minor < super::MIN_VERSION.1)
+}
+
+/// Interpreters to be tried.
+#[derive(Debug, Default)]
+pub(super) struct Candidates {
+    pub(super) list: Vec<Candidate>,
+    /// Why the workspace's own is not among them.
+    pub(super) skipped_venv: Option<String>,
+    /// Why the first `python3` on the search path is not.
+    pub(super) skipped: Option<String>,
 }
 
 /// Where the system's Python is looked for.
@@ -268,23 +424,16 @@ impl Interpreter {
     /// Runs every escape probe.
     pub(super) fn check_boundary(&self) -> llmc_exec::Result<()> {
         let tried = run_probes(&self.runner, &self.cwd()?);
-        let required = |missing: String| {
-            llmc_exec::Error::IsolationRequired {
-            missing,
-            hint: "llmc doctor shows what this kernel offers; mcp.code_execution.sandbox = \"embedded\" needs none of it"
-                .to_owned(),
-        }
-        };
         for probe in &tried {
             match &probe.result {
                 ProbeResult::Held(_) => {}
                 ProbeResult::Escaped => {
                     let what = format!("a live probe got out of the boundary: {}", probe.what);
-                    return Err(required(what));
+                    return Err(isolation_required(what));
                 }
                 ProbeResult::Open(why) => {
                     let what = format!("a live probe could {}: {why}", probe.what);
-                    return Err(required(what));
+                    return Err(isolation_required(what));
                 }
                 ProbeResult::Untried(why) => {
                     tracing::debug!(what = probe.what, why = %why, "not tried");
@@ -297,8 +446,16 @@ impl Interpreter {
             .any(|probe| matches!(probe.result, ProbeResult::Held(_)));
         match any_held {
             true => Ok(()),
-            false => Err(required("no live probe could be made".to_owned())),
+            false => Err(isolation_required("no live probe could be made".to_owned())),
         }
+    }
+}
+
+fn isolation_required(missing: String) -> llmc_exec::Error {
+    llmc_exec::Error::IsolationRequired {
+        missing,
+        hint: "llmc doctor shows what this kernel offers; scripts need Landlock (Linux 6.2) and seccomp"
+            .to_owned(),
     }
 }
 

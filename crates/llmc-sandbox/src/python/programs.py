@@ -371,6 +371,7 @@ LATE_PATCHES = {
     "asyncio.subprocess": patch_asyncio,
     "concurrent.futures.process": patch_process_pool,
     "multiprocessing": patch_multiprocessing,
+    "sqlite3": patch_sqlite3,
 }
 
 
@@ -417,6 +418,9 @@ def install_files(channel, known):
     if known["venv"]:
         sys.executable = os.path.join(known["venv"], "bin", "python")
     Server.channel = channel
+    Server.reads = not known["reads"]
+    if Server.reads:
+        install_imports()
 
 
 patch_files()

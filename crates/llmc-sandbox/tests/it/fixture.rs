@@ -1,14 +1,13 @@
-//! A host for scripts under test, and one helper that runs them.
+//! A host for scripts under test.
 
 use std::sync::Mutex;
 use std::time::Duration;
 
 use llmc_sandbox::{
-    Exception, ModulePart, Sandbox, ScriptCall, ScriptCallError, ScriptEnd, ScriptError,
-    ScriptErrorKind, ScriptHost, ScriptLimits, ScriptNames, ScriptOutcome, Session, SessionSetup,
+    Exception, ModulePart, ScriptCall, ScriptCallError, ScriptEnd, ScriptError, ScriptHost,
+    ScriptLimits, ScriptNames, ScriptOutcome,
 };
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
 /// Functions that scripts under test can call.
 pub(crate) const FUNCTIONS: [&str; 7] = ["echo", "add", "fail", "meet", "hang", "big", "FINAL"];
@@ -85,13 +84,6 @@ pub(crate) fn names() -> ScriptNames {
     }
 }
 
-pub(crate) fn setup() -> SessionSetup {
-    SessionSetup {
-        names: names(),
-        ..SessionSetup::default()
-    }
-}
-
 /// Limits that a test does not wait long for.
 pub(crate) fn limits() -> ScriptLimits {
     ScriptLimits {
@@ -112,46 +104,9 @@ pub(crate) fn runtime() -> tokio::runtime::Runtime {
         .unwrap()
 }
 
-pub(crate) async fn open() -> Session {
-    Sandbox::default().session("me", setup()).await.unwrap()
-}
-
-/// Runs one script by itself.
-pub(crate) fn run(code: &str) -> ScriptOutcome {
-    run_with(code, &limits()).0
-}
-
-pub(crate) fn run_with(code: &str, limits: &ScriptLimits) -> (ScriptOutcome, Toys) {
-    runtime().block_on(async {
-        let toys = Toys::default();
-        let mut session = open().await;
-        let outcome = session
-            .run(code, limits, &toys, &CancellationToken::new())
-            .await;
-        (outcome, toys)
-    })
-}
-
-/// What a script printed, and the value it ended with.
-pub(crate) fn shows(code: &str) -> String {
-    let outcome = run(code);
-    match outcome.ending {
-        ScriptEnd::Value(shown) => outcome.output + &shown.repr,
-        other => panic!("{code}\n{other:?}\n{}", outcome.output),
-    }
-}
-
 pub(crate) fn trouble(outcome: &ScriptOutcome) -> &ScriptError {
     match &outcome.ending {
         ScriptEnd::Failed(trouble) => trouble,
         other => panic!("{other:?}\n{}", outcome.output),
     }
-}
-
-/// Why a script fails.
-pub(crate) fn fails(code: &str, kind: ScriptErrorKind) -> ScriptError {
-    let outcome = run(code);
-    let trouble = trouble(&outcome).clone();
-    assert_eq!(trouble.kind, kind, "{code}\n{trouble:?}");
-    trouble
 }

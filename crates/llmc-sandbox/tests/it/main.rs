@@ -10,22 +10,15 @@
     clippy::unwrap_used
 )]
 
-mod calls;
 mod documents;
-mod endings;
 mod escapes;
 mod fixture;
-mod language;
 mod parsers;
 mod python;
-mod sessions;
 
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
-
-#[global_allocator]
-static MEMORY: llmc_sandbox::CountingAllocator = llmc_sandbox::CountingAllocator;
 
 fn main() -> ExitCode {
     if let Some(code) = llmc_exec::helper_main(std::env::args_os()) {
@@ -43,6 +36,9 @@ fn main() -> ExitCode {
     if let Some(code) = documents::document_main() {
         return code;
     }
+    if let Some(code) = python::roles::main() {
+        return code;
+    }
     let mut trials = Vec::new();
     let mut add = |name: &'static str, test: fn()| {
         trials.push(Trial::test(name, move || {
@@ -50,13 +46,14 @@ fn main() -> ExitCode {
             Ok(())
         }));
     };
-    language::list(&mut add);
-    calls::list(&mut add);
-    sessions::list(&mut add);
-    endings::list(&mut add);
     escapes::list(&mut add);
     parsers::list(&mut add);
     documents::list(&mut add);
-    python::list(&mut add);
+    for (name, test) in python::list() {
+        trials.push(Trial::test(name, move || {
+            test();
+            Ok(())
+        }));
+    }
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

@@ -1,75 +1,117 @@
-//! The system's Python: the same scripts, and the same ways out, tried against the kernel.
+//! The system's Python: the same scripts, and the same ways out, tried against the kernel. Once as a Python that reads the
+//! workspace by itself, once as one that may not, and the latter once more without namespaces.
 
 mod boundary;
+mod calls;
+pub(crate) mod roles;
 mod versions;
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use llmc_exec::Settings;
 use llmc_sandbox::{
-    PythonBackend, ScriptEnd, ScriptErrorKind, ScriptLimit, ScriptLimits, ScriptOutcome,
+    PythonBackend, ScriptEnd, ScriptError, ScriptErrorKind, ScriptLimit, ScriptLimits,
+    ScriptOutcome, WorkspaceAccess,
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::fixture::{Toys, limits, names, runtime, trouble};
 
-pub(crate) fn list(add: &mut impl FnMut(&'static str, fn())) {
-    if boundary().is_none() {
-        let in_ci = std::env::var_os("CI").is_some_and(|value| value == "true");
-        assert!(
-            !in_ci,
-            "under CI a Python that cannot be confined is a failure"
-        );
-        return;
-    }
-    add("python::scripts_compute_print_and_call", computing);
+/// Takes a test by its name.
+type AddTest<'a> = dyn FnMut(&str, fn()) + 'a;
+
+/// Tests of a Python that reads the workspace by itself, which takes namespaces.
+fn of_readers(add: &mut AddTest<'_>) {
+    add("the_workspace_is_read_and_imported_from", boundary::reading);
     add(
-        "python::calls_run_together_and_fail_with_their_code",
-        calling,
-    );
-    add("python::what_goes_wrong_is_told_with_its_line", troubles);
-    add("python::every_limit_ends_the_script_and_says_so", bounds);
-    add("python::nothing_gets_out", boundary::escapes);
-    add(
-        "python::an_interpreter_that_dies_takes_nobody_along",
-        deaths,
-    );
-    add("python::what_is_written_vanishes", boundary::vanishing);
-    add(
-        "python::the_workspace_is_read_and_imported_from",
-        boundary::reading,
-    );
-    add(
-        "python::virtual_environments_are_used_and_never_trusted",
+        "virtual_environments_are_used_and_never_trusted",
         boundary::virtual_environments,
     );
     add(
-        "python::a_damaged_python_is_passed_over_or_used_as_it_is",
+        "a_damaged_python_is_passed_over_or_used_as_it_is",
         versions::damaged,
     );
-    if std::env::var_os(versions::INTERPRETERS).is_some() {
-        add(
-            "python::every_version_runs_scripts",
-            versions::every_version,
-        );
-    }
+    add("processes_started_ahead_are_apart", boundary::siblings);
     add(
-        "python::a_client_that_goes_away_ends_the_script",
-        cancelling,
-    );
-    add("python::many_at_once", many);
-    add("python::a_session_keeps_its_variables", sessions);
-    add(
-        "python::processes_started_ahead_are_apart",
-        boundary::siblings,
-    );
-    add("python::odd_scripts_end_with_an_answer", odd_scripts);
-    add(
-        "python::settings_of_commands_do_not_weaken_it",
+        "settings_of_commands_do_not_weaken_it",
         boundary::settings_do_not_matter,
     );
+}
+
+/// Tests of every Python.
+fn of_all(add: &mut AddTest<'_>) {
+    add("scripts_compute_print_and_call", computing);
+    add("calls_run_together_and_fail_with_their_code", calling);
+    add("functions_are_found_by_every_name", calls::names);
+    add("values_cross_as_plain_data", calls::plain);
+    add("failures_are_exceptions_with_a_code", calls::failures);
+    add("awaited_calls_run_at_the_same_time", calls::together);
+    add("unknown_functions_name_the_nearest", calls::unknown);
+    add("too_many_calls_end_the_script", calls::too_many);
+    add("a_host_can_end_the_script", calls::stop);
+    add("large_answers_do_not_block_the_script", calls::large);
+    add("a_reserved_name_is_refused_before_the_run", calls::reserved);
+    add("what_goes_wrong_is_told_with_its_line", troubles);
+    add("every_limit_ends_the_script_and_says_so", bounds);
+    add("nothing_gets_out", boundary::escapes);
+    add("an_interpreter_that_dies_takes_nobody_along", deaths);
+    add("what_is_written_vanishes", boundary::vanishing);
+    add("a_client_that_goes_away_ends_the_script", cancelling);
+    add("many_at_once", many);
+    add("a_session_keeps_its_variables", sessions);
+    add("odd_scripts_end_with_an_answer", odd_scripts);
+}
+
+/// Tests of a Python without rights in the workspace.
+fn of_sealed(add: &mut AddTest<'_>) {
+    add("the_workspace_cannot_be_read", boundary::sealed);
+    add(
+        "no_workspace_can_be_read_wherever_it_is",
+        boundary::sealed_anywhere,
+    );
+    add(
+        "what_is_no_interpreter_is_passed_over",
+        versions::no_interpreters,
+    );
+}
+
+/// Every test with both kinds of access, as far as this kernel has what they need. What it has must be used: a Python that cannot
+/// be confined here although the kernel offers everything is a failure.
+pub(crate) fn list() -> Vec<(String, Box<dyn FnOnce() + Send>)> {
+    let mut tests: Vec<(String, Box<dyn FnOnce() + Send>)> = Vec::new();
+    let mut with = |access: WorkspaceAccess, group: &str, name: &str, test: fn()| {
+        tests.push((
+            format!("python::{group}::{name}"),
+            Box::new(move || {
+                ACCESS.set(access);
+                test();
+            }),
+        ));
+    };
+    if !roles::without_namespaces() && roles::has_namespaces() {
+        let mut add = |name: &str, test: fn()| with(WorkspaceAccess::Reads, "reading", name, test);
+        of_all(&mut add);
+        of_readers(&mut add);
+        if std::env::var_os(versions::INTERPRETERS).is_some() {
+            add("every_version_runs_scripts", versions::every_version);
+        }
+    } else {
+        eprintln!("SKIPPED: no namespaces for a Python that reads the workspace");
+    }
+    let mut add =
+        |name: &str, test: fn()| with(WorkspaceAccess::ThroughServer, "sealed", name, test);
+    of_all(&mut add);
+    of_sealed(&mut add);
+    tests.extend(roles::list());
+    tests
+}
+
+thread_local! {
+    /// Which Python the test of this thread runs in.
+    static ACCESS: Cell<WorkspaceAccess> = const { Cell::new(WorkspaceAccess::ThroughServer) };
 }
 
 /// A workspace, and what lies around it.
@@ -85,10 +127,16 @@ impl Place {
     }
 }
 
-/// One boundary for all tests, since proving it takes a moment; none where the kernel gives none or there is no Python.
-fn boundary() -> Option<&'static Place> {
-    static MADE: OnceLock<Option<Place>> = OnceLock::new();
-    MADE.get_or_init(|| {
+/// One boundary for all tests of a kind, since proving it takes a moment.
+fn boundary() -> &'static Place {
+    static READING: OnceLock<Place> = OnceLock::new();
+    static SEALED: OnceLock<Place> = OnceLock::new();
+    let access = ACCESS.get();
+    let made = match access {
+        WorkspaceAccess::Reads => &READING,
+        WorkspaceAccess::ThroughServer => &SEALED,
+    };
+    made.get_or_init(|| {
         let dir = tempfile::Builder::new()
             .prefix("python-")
             .tempdir_in("/var/tmp")
@@ -102,6 +150,9 @@ fn boundary() -> Option<&'static Place> {
         std::fs::write(ws.join("nested/.llmc/token"), "SECRET").unwrap();
         std::fs::write(ws.join("hidden.txt"), "SECRET").unwrap();
         std::fs::write(ws.join("inside.txt"), "plain").unwrap();
+        // What decides what other programs run is there already.
+        std::fs::write(ws.join("llmc.toml"), "").unwrap();
+        std::fs::create_dir_all(ws.join(".git/hooks")).unwrap();
         std::os::unix::fs::symlink("../outside.txt", ws.join("link")).unwrap();
         // None of these may run or shadow anything.
         for name in [
@@ -121,17 +172,9 @@ fn boundary() -> Option<&'static Place> {
         }
         std::fs::write(ws.join("run.pth"), "import os; os._exit(7)").unwrap();
         std::fs::write(ws.join("own_module.py"), "answer = 42").unwrap();
-        match PythonBackend::open(&settings(dir.path()), 128 << 20) {
-            Ok(python) => Some(Place { dir, python }),
-            Err(error) => {
-                let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
-                assert!(!ci, "under CI Python must be confinable: {error}");
-                eprintln!("SKIPPED: {error}");
-                None
-            }
-        }
+        let python = PythonBackend::open(&settings(dir.path()), access, 128 << 20).unwrap();
+        Place { dir, python }
     })
-    .as_ref()
 }
 
 fn settings(dir: &Path) -> Settings {
@@ -145,7 +188,7 @@ fn settings(dir: &Path) -> Settings {
 }
 
 fn run_with(code: &str, limits: &ScriptLimits) -> ScriptOutcome {
-    let place = boundary().unwrap();
+    let place = boundary();
     runtime().block_on(async {
         let (toys, cancel) = (Toys::default(), CancellationToken::new());
         let names = names();
@@ -164,6 +207,14 @@ fn shows(code: &str) -> String {
         ScriptEnd::Value(shown) => outcome.output + &shown.repr,
         other => panic!("{code}\n{other:?}\n{}", outcome.output),
     }
+}
+
+/// Why a script fails.
+fn fails(code: &str, kind: ScriptErrorKind) -> ScriptError {
+    let outcome = run(code);
+    let trouble = trouble(&outcome).clone();
+    assert_eq!(trouble.kind, kind, "{code}\n{trouble:?}");
+    trouble
 }
 
 fn computing() {
@@ -338,10 +389,6 @@ fn deaths() {
             "signal 9",
         ),
         ("import ctypes\nctypes.string_at(0)", "signal 11"),
-        (
-            "import posix\nposix.execv('/bin/true', ['true'])",
-            "exit code 0",
-        ),
         // While a call is out.
         (
             "import os, signal, threading\nthreading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()\nhang()",
@@ -356,11 +403,6 @@ fn deaths() {
             "import os\nfor fd in range(100, 110):\n  try: os.write(fd, b'c\\x02\\x00\\x00\\x00{}')\n  except OSError: pass\nhang()",
             "broke its channel",
         ),
-        // Without the channel there is nothing to wait for.
-        (
-            "import os, time\nos.closerange(100, 110)\ntime.sleep(10**6)",
-            "was ended",
-        ),
     ] {
         let outcome = run(code);
         let told = trouble(&outcome);
@@ -368,6 +410,20 @@ fn deaths() {
         assert!(told.message.contains(words), "{code}\n{told:?}");
         assert_eq!(shows("print(1)"), "1\n", "after {code}");
     }
+    // Without the channel there is nothing to wait for. Where there is no process namespace the helper has it too, and the time
+    // limit ends the script.
+    let outcome = run_with(
+        "import os, time\nos.closerange(100, 110)\ntime.sleep(10**6)",
+        &ScriptLimits {
+            wall: Duration::from_secs(5),
+            ..limits()
+        },
+    );
+    let wanted = match roles::without_namespaces() {
+        true => ScriptErrorKind::Limit(ScriptLimit::Wall),
+        false => ScriptErrorKind::Crashed,
+    };
+    assert_eq!(trouble(&outcome).kind, wanted, "{outcome:?}");
     // Closing everything only hurts the script.
     let outcome = run("import os\nos.closerange(0, 300)\nprint(1)");
     assert!(
@@ -379,7 +435,7 @@ fn deaths() {
 
 /// The workspace is there to be read and imported from, and none of its files come before the standard library's.
 fn cancelling() {
-    let place = boundary().unwrap();
+    let place = boundary();
     runtime().block_on(async {
         let (toys, cancel) = (Toys::default(), CancellationToken::new());
         let (names, limits) = (names(), limits());
@@ -403,7 +459,7 @@ fn cancelling() {
 }
 
 fn many() {
-    let place = boundary().unwrap();
+    let place = boundary();
     runtime().block_on(async {
         let (toys, cancel) = (Toys::default(), CancellationToken::new());
         let (names, limits) = (names(), limits());
@@ -418,7 +474,7 @@ fn many() {
 /// The interpreter of a virtual environment, and environments that are none.
 /// Several blocks in one process.
 fn sessions() {
-    let place = boundary().unwrap();
+    let place = boundary();
     runtime().block_on(async {
         let (toys, cancel, names) = (Toys::default(), CancellationToken::new(), names());
         let (limits, mut session) = (limits(), place.python.session(None));
@@ -431,8 +487,8 @@ fn sessions() {
             ("add(6)", "6"),
             ("import threading\nr = []\nt = threading.Thread(target=lambda: r.append(add(7)))\nt.start(); t.join(); r", "[7]"),
             ("import sys\nsys.exit()", ""),
-            ("open('/tmp/kept', 'w').write('1')", "1"),
-            ("open('/tmp/kept').read()", "1"),
+            ("import tempfile\nkept = tempfile.gettempdir() + '/kept'\nopen(kept, 'w').write('1')", "1"),
+            ("open(kept).read()", "1"),
         ];
         for (code, wanted) in blocks {
             let outcome = session.run(code, &names, &limits, &toys, &cancel).await;

@@ -89,6 +89,9 @@ fn guide(config: &Config, facts: &ProjectFacts, scripts: &str) -> String {
     if stubs_are_reachable(config) {
         text.push_str(&format!("scripts run in: {scripts}\n"));
     }
+    if let Some(why) = &config.without_scripts {
+        text.push_str(&format!("no scripts: {why}\n"));
+    }
     let off = switched_off(config);
     let off = if off.is_empty() {
         "nothing".to_owned()

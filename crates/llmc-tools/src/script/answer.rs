@@ -162,7 +162,6 @@ pub(super) fn failure(
     let kind = kind(&trouble);
     let place = trouble.line.map(|line| format!("line {line}: "));
     let name = match trouble.kind {
-        ScriptErrorKind::Unsupported => String::new(),
         ScriptErrorKind::Limit(_) => format!("{}: ", kind.code(Family::Linux)),
         _ if trouble.exception.is_empty() => String::new(),
         _ => format!("{}: ", trouble.exception),
@@ -196,9 +195,7 @@ fn source_line(code: &str, line: u32) -> Option<String> {
 
 fn kind(trouble: &ScriptError) -> ErrorKind {
     match trouble.kind {
-        ScriptErrorKind::Syntax | ScriptErrorKind::Unsupported | ScriptErrorKind::Reserved => {
-            ErrorKind::BadArgs
-        }
+        ScriptErrorKind::Syntax | ScriptErrorKind::Reserved => ErrorKind::BadArgs,
         ScriptErrorKind::Limit(ScriptLimit::Wall | ScriptLimit::Cpu) => ErrorKind::TimedOut,
         ScriptErrorKind::Limit(ScriptLimit::Memory | ScriptLimit::Output) => ErrorKind::TooLarge,
         ScriptErrorKind::Limit(ScriptLimit::Calls | ScriptLimit::Recursion) => ErrorKind::BadArgs,

@@ -1,15 +1,17 @@
-//! What runs a script: a Python of this machine when the kernel confines it fully, else the embedded interpreter.
+//! Which Python runs a script: one that reads the workspace by itself, or one that the server reads it for.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use llmc_config::{ExecProfile, ScriptBackend};
-use llmc_sandbox::PythonBackend;
+use llmc_config::{ExecProfile, LoadedConfig};
+use llmc_rlm::PythonSource;
+use llmc_sandbox::{PYTHON_PACKAGE, PythonBackend, WorkspaceAccess, look_for_python};
 
 use crate::app::App;
+use crate::command_keeper::search_path;
 use crate::cx::{Caller, Cx};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 
 use super::command_session;
 
@@ -17,71 +19,103 @@ use super::command_session;
 /// that goes at once costs nothing.
 const PREPARE_DELAY: Duration = Duration::from_millis(50);
 
-/// What runs a script.
-#[derive(Debug)]
-pub(super) enum Chosen {
-    Python(Arc<PythonBackend>),
-    Embedded,
+/// Looks for a Python that scripts could run in. Where there is none, modes do not list `execute_code`.
+pub fn look_for_scripts(loaded: &mut LoadedConfig) {
+    let found = look_for_python(&loaded.root, &search_path(loaded));
+    if let Err(why) = &found {
+        tracing::warn!("no scripts: {why}");
+    }
+    loaded.config.without_scripts = found.err();
 }
 
 /// Chooses what runs this caller's scripts. The first time, Python is looked for and the boundary around it is tried.
-pub(super) async fn choose(cx: &Cx) -> Result<Chosen> {
-    let sandbox = cx.app().config().mcp.code_execution.sandbox;
+pub(super) async fn choose(cx: &Cx) -> Result<Arc<PythonBackend>> {
     let reads_files = |tools: &Arc<Vec<String>>| tools.iter().any(|name| name == "read_file");
     let may_read = cx.caller().tools.as_ref().is_none_or(reads_files);
-    if without_python(cx.app()).is_some() || !may_read {
-        return Ok(Chosen::Embedded);
-    }
-    let opened = match cx.app().scripts().python.get() {
-        Some(opened) => opened.clone(),
-        None => cx.blocking(|cx, _| Ok(cx.app().python())).await?,
-    };
-    match (opened, sandbox) {
-        (Ok(python), _) => Ok(Chosen::Python(python)),
-        (Err(error), ScriptBackend::Python) => Err(error),
-        (Err(_), _) => Ok(Chosen::Embedded),
+    match cx.app().known_python(may_read) {
+        Some(known) => known,
+        None => cx.blocking(move |cx, _| cx.app().python(may_read)).await,
     }
 }
 
-/// Why the configuration leaves scripts to the embedded interpreter: a Python process reads the workspace's files by
-/// itself, so nothing could be kept from it.
-fn without_python(app: &App) -> Option<&'static str> {
+/// Why a script may not read the workspace by itself: nothing could be kept from it.
+fn without_reading(app: &App) -> Option<&'static str> {
     let mcp = &app.config().mcp;
-    match mcp.code_execution.sandbox {
-        ScriptBackend::Embedded => Some("mcp.code_execution.sandbox says so"),
-        _ if mcp.exec.profile == ExecProfile::Restricted => Some("mcp.exec.profile is restricted"),
+    match mcp.exec.profile {
+        ExecProfile::Restricted => Some("mcp.exec.profile is restricted"),
         _ if mcp.tools.denylist_reads => Some("mcp.tools.denylist_reads is on"),
         _ => None,
     }
 }
 
-/// Commands may run with less confinement where the operator says so; a script in Python never does.
-fn with_script_hint(mut error: Error) -> Error {
-    if error.kind == ErrorKind::IsolationRequired {
-        error.hint = Some(
-            "llmc doctor shows what this kernel offers; mcp.code_execution.sandbox = \"embedded\" needs no namespaces"
-                .to_owned(),
-        );
-    }
-    error
-}
-
 impl App {
-    /// The machine's Python, found and tried when first needed.
-    fn python(&self) -> Result<Arc<PythonBackend>> {
-        let opened = self.scripts().python.get_or_init(|| {
-            let memory = self.config().mcp.code_execution.max_memory_mb << 20;
-            let opened = PythonBackend::open(&self.command_settings(), memory);
-            let python = opened.map_err(|error| with_script_hint(error.into()))?;
-            tracing::info!("scripts run in {}", python.describe());
-            Ok(Arc::new(python))
-        });
+    /// The Python of callers that may read files, or may not. For the former, where mounts cover what it must not see, it reads
+    /// the workspace by itself.
+    fn python(&self, may_read: bool) -> Result<Arc<PythonBackend>> {
+        if may_read && without_reading(self).is_none() {
+            let reading = self
+                .scripts()
+                .reading
+                .get_or_init(|| self.open_python(WorkspaceAccess::Reads));
+            if let Ok(python) = reading {
+                return Ok(python.clone());
+            }
+        }
+        self.sealed_python()
+    }
+
+    /// The same if it was looked for before.
+    fn known_python(&self, may_read: bool) -> Option<Result<Arc<PythonBackend>>> {
+        if may_read && without_reading(self).is_none() {
+            let reading = self.scripts().reading.get()?;
+            if reading.is_ok() {
+                return Some(reading.clone());
+            }
+        }
+        self.scripts().sealed.get().cloned()
+    }
+
+    /// The Python that has no rights in the workspace.
+    pub(crate) fn sealed_python(&self) -> Result<Arc<PythonBackend>> {
+        let opened = self
+            .scripts()
+            .sealed
+            .get_or_init(|| self.open_python(WorkspaceAccess::ThroughServer));
         opened.clone()
     }
 
-    /// What runs scripts, and why it is not Python. Looks for Python if that was not done yet.
+    /// The machine's Python, found and tried.
+    fn open_python(&self, access: WorkspaceAccess) -> Result<Arc<PythonBackend>> {
+        let memory = self.config().mcp.code_execution.max_memory_mb << 20;
+        let python = PythonBackend::open(&self.command_settings(), access, memory)?;
+        tracing::info!("scripts run in {}", python.describe());
+        Ok(Arc::new(python))
+    }
+
+    /// The Python of recursive analyses, whose code has neither files nor commands.
+    pub(crate) fn analysis_python(self: &Arc<App>) -> PythonSource {
+        let app = Arc::downgrade(self);
+        PythonSource::new(move || {
+            let app = app.upgrade().ok_or("the server ends")?;
+            let python = app.sealed_python();
+            python.map_err(|error| match error.hint {
+                Some(hint) => format!("{} ({hint})", error.message),
+                None => error.message,
+            })
+        })
+    }
+
+    /// What runs scripts, or why nothing does. Looks for Python if that was not done yet.
     pub fn script_backend(&self) -> String {
-        self.describe_scripts(PythonBackend::describe)
+        let mut words = self.describe_scripts(PythonBackend::describe);
+        let is_sealed = matches!(self.known_python(true), Some(Ok(_)));
+        let why = match (without_reading(self), self.scripts().reading.get()) {
+            (Some(why), _) if is_sealed => why,
+            (None, Some(Err(_))) if is_sealed => "not all namespaces can be had here",
+            _ => return words,
+        };
+        words.push_str(&format!("; the server reads the workspace for it: {why}"));
+        words
     }
 
     /// The same without what differs between machines.
@@ -90,33 +124,31 @@ impl App {
     }
 
     fn describe_scripts(&self, describe: fn(&PythonBackend) -> String) -> String {
-        if let Some(why) = without_python(self) {
-            return format!("the embedded interpreter: {why}");
-        }
         let is_expected = self.scripts().is_expected.load(Ordering::Relaxed);
-        match (self.python(), self.config().mcp.code_execution.sandbox) {
-            (Ok(python), _) => {
+        match self.python(true) {
+            Ok(python) => {
                 if !is_expected {
                     python.rest();
                 }
                 describe(&python)
             }
-            (Err(error), ScriptBackend::Python) => format!("refused: {}", error.message),
-            (Err(error), _) => format!("the embedded interpreter: {}", error.message),
+            Err(error) => {
+                let hint = error.hint.unwrap_or_else(|| PYTHON_PACKAGE.to_owned());
+                format!("nothing: {} ({hint})", error.message)
+            }
         }
     }
 
     /// A client knows of `execute_code` and will soon call it: starts Python ahead, without anything waiting for that.
     pub fn expect_scripts(self: &Arc<App>, caller: &Caller) {
-        let is_expected = self.scripts().is_expected.swap(true, Ordering::Relaxed);
-        if is_expected || without_python(self).is_some() {
+        if self.scripts().is_expected.swap(true, Ordering::Relaxed) {
             return;
         }
         let (app, caller) = (Arc::downgrade(self), caller.clone());
         tokio::spawn(async move {
             tokio::time::sleep(PREPARE_DELAY).await;
             let Some(app) = app.upgrade() else { return };
-            let open = move || Some((app.python().ok()?, command_session(&app, &caller)));
+            let open = move || Some((app.python(true).ok()?, command_session(&app, &caller)));
             let opened = tokio::task::spawn_blocking(open).await;
             if let Ok(Some((python, session))) = opened {
                 python.prepare(session.as_ref());

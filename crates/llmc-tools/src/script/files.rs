@@ -7,6 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use llmc_exec::ExitStatus;
+use llmc_host::walk::{Hidden, ListDetail, ListOptions, list};
 use llmc_host::{
     Access, CancelToken, DeleteScope, ExistingDir, ExistingTarget, ExpectedHash, FinalLink,
     NewAttributes, WriteMode,
@@ -76,6 +77,9 @@ struct Run {
     merged: bool,
 }
 
+/// The largest file that a script is given a copy of, as the largest that it writes.
+const MAX_READ_BYTES: usize = 128 << 20;
+
 /// What an operation did: the effect in a few words, and what the script gets.
 struct Done {
     effect: Option<String>,
@@ -87,6 +91,13 @@ impl Done {
         Done {
             effect: Some(effect),
             reply: SystemReply::default(),
+        }
+    }
+
+    fn reply(reply: SystemReply) -> Done {
+        Done {
+            effect: None,
+            reply,
         }
     }
 }
@@ -103,6 +114,8 @@ pub(super) async fn system(
         cancel,
     } = call;
     let (tool, shown): (_, &[&str]) = match operation.as_str() {
+        "read" => ("read_file", &["path"]),
+        "list" => ("list_dir", &["path"]),
         "check" | "write" | "attributes" => ("linux_fs_write", &["path"]),
         "delete" => ("linux_fs_delete", &["path"]),
         "move" => ("linux_fs_move", &["source", "target"]),
@@ -176,16 +189,15 @@ fn carry_out(
     args: Map<String, Value>,
     content: Vec<u8>,
 ) -> Result<Done> {
-    if operation != "check" {
+    if !matches!(operation, "check" | "read" | "list") {
         recording::prepare(cx);
     }
     match operation {
+        "read" => read(cx, cancel, args),
+        "list" => list_dir(cx, cancel, args),
         "check" => {
             check(cx, args)?;
-            Ok(Done {
-                effect: None,
-                reply: SystemReply::default(),
-            })
+            Ok(Done::reply(SystemReply::default()))
         }
         "write" => write(cx, cancel, args, &content),
         "delete" => delete(cx, cancel, args),
@@ -207,6 +219,39 @@ fn check(cx: &Cx, args: Map<String, Value>) -> Result<()> {
     let roots = &cx.linux().roots;
     roots.resolve(&path, FinalLink::Follow, Access::Write)?;
     Ok(())
+}
+
+/// The content of a file, for a process that may not read it.
+fn read(cx: &Cx, cancel: &CancelToken, args: Map<String, Value>) -> Result<Done> {
+    let OnePath { path } = parse(args)?;
+    let content = cx.linux().roots.open_file(&path)?;
+    let content = content.read_all(MAX_READ_BYTES, cancel)?;
+    Ok(Done::reply(SystemReply {
+        value: Value::Null,
+        contents: vec![content],
+    }))
+}
+
+/// Names and kinds of a directory's entries, for a process that may not list it. Names that JSON cannot hold are left out.
+fn list_dir(cx: &Cx, cancel: &CancelToken, args: Map<String, Value>) -> Result<Done> {
+    let OnePath { path } = parse(args)?;
+    let roots = &cx.linux().roots;
+    let dir = roots.open_dir(&path)?;
+    let options = ListOptions {
+        depth: 0,
+        hidden: Hidden::Include,
+        file_glob: None,
+        max_entries: usize::MAX,
+        guard: Some(dir.guard(roots)),
+        detail: ListDetail::Name,
+    };
+    let found = list(&dir.fd, &options, cancel)?;
+    cancel.check()?;
+    let entries = found.entries.iter().filter_map(|entry| {
+        let name = std::str::from_utf8(&entry.path).ok()?;
+        Some(json!([name, entry.kind.as_str()]))
+    });
+    Ok(Done::reply(SystemReply::from(entries.collect::<Value>())))
 }
 
 fn write(cx: &Cx, cancel: &CancelToken, args: Map<String, Value>, content: &[u8]) -> Result<Done> {

@@ -1,10 +1,11 @@
-//! Variables that last from one script to the next: one file for each session, in the state directory.
+//! Sessions whose variables last from one script to the next. A Python process holds them; that there was one is one file for
+//! each session in the state directory, so that a later server can say that the variables are gone.
 //!
 //! A session belongs to its principal; another principal's session of the same name is another session. Two scripts in
 //! one session take turns. A session that was not used for the lifetime of a handle expires, and its next call fails with that reason.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -15,8 +16,6 @@ use tokio::sync::OwnedMutexGuard;
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The most that one session's variables may take when they are written down.
-pub(super) const MAX_STATE_BYTES: u64 = 8 << 20;
 /// The most sessions that are kept; the one that was not used for longest makes room.
 const MAX_SESSIONS: usize = 64;
 /// Longest name.
@@ -24,16 +23,8 @@ const MAX_NAME_CHARS: usize = 64;
 /// The directory, in the state directory.
 const DIR: &str = "code_sessions";
 
-/// What is kept in place of variables while a Python process holds them.
-pub(super) const PYTHON_STATE: &[u8] = b"python process";
-
-/// Whether a kept state stands for a Python process.
-pub(super) fn is_python(state: &[u8]) -> bool {
-    state == PYTHON_STATE
-}
-
-/// ScriptSessions by key: when each was last used, and its variables.
-type InMemory = Arc<Mutex<BTreeMap<String, (SystemTime, Vec<u8>)>>>;
+/// Sessions by key: when each was begun.
+type InMemory = Arc<Mutex<BTreeMap<String, SystemTime>>>;
 
 /// The sessions' turns, and the sessions themselves where there is no state directory.
 #[derive(Debug, Default)]
@@ -105,13 +96,13 @@ impl ScriptSession {
         &self.key
     }
 
-    /// What the last script has left; nothing if there was none.
-    pub(super) fn load(&self) -> Result<Option<Vec<u8>>> {
+    /// Whether an earlier script began it.
+    pub(super) fn is_known(&self) -> Result<bool> {
         let found = match &self.storage {
-            SessionStorage::Dir(dir) => read(&dir.join(&self.key)),
+            SessionStorage::Dir(dir) => last_use(&dir.join(&self.key)),
             SessionStorage::Memory(all) => {
                 let all = all.lock().unwrap_or_else(PoisonError::into_inner);
-                Ok(all.get(&self.key).cloned())
+                Ok(all.get(&self.key).copied())
             }
         };
         let found = found.map_err(|error| {
@@ -120,34 +111,26 @@ impl ScriptSession {
                 format!("the session cannot be read: {error}"),
             )
         })?;
-        let Some((used, state)) = found else {
-            return Ok(None);
+        let Some(used) = found else {
+            return Ok(false);
         };
         // A clock that was set back is no reason to lose anything.
-        let age = used.elapsed().unwrap_or_default();
-        if age < self.lives {
-            return Ok(Some(state));
+        let is_young = used.elapsed().unwrap_or_default() < self.lives;
+        if !is_young {
+            self.forget();
         }
-        self.forget();
-        Err(Error::new(
-            ErrorKind::HandleExpired,
-            format!(
-                "the session has expired: it was not used for {} h",
-                age.as_secs() / 3600
-            ),
-        )
-        .hint("call again to start a new one"))
+        Ok(is_young)
     }
 
-    /// Keeps what a script has left.
-    pub(super) fn store(&self, state: &[u8]) -> Result<()> {
+    /// Notes that a script has begun it.
+    pub(super) fn begin(&self) -> Result<()> {
         let stored = match &self.storage {
-            SessionStorage::Dir(dir) => write(dir, &self.key, state),
+            SessionStorage::Dir(dir) => write(dir, &self.key),
             SessionStorage::Memory(all) => {
                 let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
-                all.insert(self.key.clone(), (SystemTime::now(), state.to_vec()));
+                all.insert(self.key.clone(), SystemTime::now());
                 while all.len() > MAX_SESSIONS {
-                    let oldest = all.iter().min_by_key(|(_, (used, _))| *used);
+                    let oldest = all.iter().min_by_key(|(_, used)| **used);
                     let Some(oldest) = oldest.map(|(key, _)| key.clone()) else {
                         break;
                     };
@@ -164,8 +147,7 @@ impl ScriptSession {
         })
     }
 
-    /// Begins anew next time.
-    pub(super) fn forget(&self) {
+    fn forget(&self) {
         match &self.storage {
             SessionStorage::Dir(dir) => remove(&dir.join(&self.key)),
             SessionStorage::Memory(all) => {
@@ -190,23 +172,17 @@ pub(crate) fn session_key(principal: &str, name: &str) -> String {
         .collect()
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a file of the server's own, in its state directory"
-)]
-fn read(path: &Path) -> io::Result<Option<(SystemTime, Vec<u8>)>> {
-    let used = match std::fs::metadata(path) {
-        Ok(file) => file.modified()?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    Ok(Some((used, std::fs::read(path)?)))
+fn last_use(path: &Path) -> io::Result<Option<SystemTime>> {
+    match std::fs::metadata(path) {
+        Ok(file) => file.modified().map(Some),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
-fn write(dir: &Path, key: &str, state: &[u8]) -> io::Result<()> {
+fn write(dir: &Path, key: &str) -> io::Result<()> {
     std::fs::create_dir_all(dir)?;
-    let mut file = tempfile::NamedTempFile::new_in(dir)?;
-    file.write_all(state)?;
+    let file = tempfile::NamedTempFile::new_in(dir)?;
     file.persist(dir.join(key))?;
     make_room(dir)
 }

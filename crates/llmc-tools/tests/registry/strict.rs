@@ -89,7 +89,7 @@ fn settled(text: &str, dir: &Path) -> String {
 
 #[tokio::test]
 async fn an_argument_that_says_nothing_is_not_given() {
-    let toml = "[mcp]\nmode = \"classic\"\n[mcp.code_execution]\nsandbox = \"embedded\"\n";
+    let toml = "[mcp]\nmode = \"classic\"\n";
     // Answers that hold the time, what the machine is doing, or how far the index is.
     let changing = [
         "health",

@@ -52,7 +52,9 @@ fn load(common: &Common) -> Result<LoadedConfig, Failure> {
     }
     let plain = ("mcp.server.tls_enabled".to_owned(), "false".to_owned());
     inputs.flags.push(plain);
-    Ok(llmc_config::load(&inputs)?)
+    let mut loaded = llmc_config::load(&inputs)?;
+    llmc_tools::look_for_scripts(&mut loaded);
+    Ok(loaded)
 }
 
 /// Serves the page until no browser has used it for a while.

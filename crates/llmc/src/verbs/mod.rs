@@ -126,7 +126,9 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
 }
 
 fn load(common: &Common) -> Result<LoadedConfig, Failure> {
-    Ok(llmc_config::load(&inputs(common)?)?)
+    let mut loaded = llmc_config::load(&inputs(common)?)?;
+    llmc_tools::look_for_scripts(&mut loaded);
+    Ok(loaded)
 }
 
 /// What the configuration is read from: flags, environment, current folder.

@@ -2,27 +2,20 @@
 
 use std::time::{Duration, Instant};
 
-use llmc_testkit::{McpClient, TestProcess};
+use llmc_testkit::{McpClient, TestProcess, TestWorkspace};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::code::{EMBEDDED, fails, run, server};
+use crate::code::{fails, run, server};
 use crate::workspace;
 
-/// Pids of the server's workers.
-fn workers(server: Pid) -> Vec<Pid> {
-    let children = format!("/proc/{0}/task", server.as_raw_nonzero());
-    let mut found = Vec::new();
-    for task in std::fs::read_dir(children).unwrap().flatten() {
-        let list = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
-        for pid in list.split_whitespace() {
-            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            if String::from_utf8_lossy(&line).contains("__sandbox") {
-                found.extend(Pid::from_raw(pid.parse().unwrap()));
-            }
-        }
-    }
-    found
+/// Pids of the interpreters of a server, however deep below it they are.
+fn interpreters(server: Pid) -> Vec<Pid> {
+    let below = crate::code_python::below(server.as_raw_pid());
+    let found = below
+        .into_iter()
+        .filter(|(_, words)| words.contains("-X utf8"));
+    found.filter_map(|(pid, _)| Pid::from_raw(pid)).collect()
 }
 
 /// Scripts that mean harm, with a file outside of the roots as their aim.
@@ -85,6 +78,15 @@ pub(crate) fn attacks(path: &str) -> Vec<String> {
 
 #[test]
 fn every_escape_fails_and_the_server_goes_on() {
+    every_escape_fails(server);
+}
+
+#[test]
+fn every_escape_fails_without_namespaces_too() {
+    every_escape_fails(server_without_namespaces);
+}
+
+fn every_escape_fails(server: fn(&TestWorkspace, &[&str]) -> McpClient) {
     let workspace =
         workspace("//- a.txt\none\n").with_env("CANARY_IN_ENV", "canary-of-the-environment");
     let outside = workspace.outside("secret.txt");
@@ -119,9 +121,9 @@ fn every_escape_fails_and_the_server_goes_on() {
 }
 
 #[test]
-fn a_worker_killed_in_mid_call_is_replaced() {
+fn an_interpreter_killed_in_mid_call_is_replaced() {
     let workspace = workspace("//- a.txt\none\n");
-    let mut client = server(&workspace, &[EMBEDDED]);
+    let mut client = server(&workspace, &[]);
     for round in 0..3 {
         let mark = format!("started{round}");
         let code = format!(
@@ -133,7 +135,7 @@ fn a_worker_killed_in_mid_call_is_replaced() {
             assert!(Instant::now() < deadline);
             std::thread::sleep(Duration::from_millis(5));
         }
-        for worker in workers(client.process().pid()) {
+        for worker in interpreters(client.process().pid()) {
             let _ = kill_process(worker, Signal::KILL);
         }
         let (failed, text) = client.tool_answer(id);
@@ -143,9 +145,9 @@ fn a_worker_killed_in_mid_call_is_replaced() {
 }
 
 #[test]
-fn a_cancelled_script_ends_with_its_calls_and_a_server_that_ends_leaves_no_worker() {
+fn a_cancelled_script_ends_with_its_calls_and_a_server_that_ends_leaves_no_interpreter() {
     let workspace = workspace("//- a.txt\none\n");
-    let mut client = server(&workspace, &[EMBEDDED]);
+    let mut client = server(&workspace, &[]);
     for code in [
         "while True: pass",
         "while True: tools.stat('a.txt')",
@@ -154,7 +156,7 @@ fn a_cancelled_script_ends_with_its_calls_and_a_server_that_ends_leaves_no_worke
         let id = client.send_call("execute_code", json!({"code": code}));
         let server = client.process().pid();
         let deadline = Instant::now() + Duration::from_secs(20);
-        while workers(server).is_empty() {
+        while interpreters(server).is_empty() {
             assert!(Instant::now() < deadline);
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -168,19 +170,22 @@ fn a_cancelled_script_ends_with_its_calls_and_a_server_that_ends_leaves_no_worke
     );
     let server = client.process().pid();
     let deadline = Instant::now() + Duration::from_secs(20);
-    while workers(server).is_empty() {
+    while interpreters(server).is_empty() {
         assert!(Instant::now() < deadline);
         std::thread::sleep(Duration::from_millis(5));
     }
-    let left = workers(server);
+    let left = interpreters(server);
     client.process().signal(Signal::KILL);
     client.wait();
     while left.iter().any(|pid| {
         let line =
             std::fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default();
-        String::from_utf8_lossy(&line).contains("__sandbox")
+        String::from_utf8_lossy(&line).contains("utf8")
     }) {
-        assert!(Instant::now() < deadline, "a worker outlives its server");
+        assert!(
+            Instant::now() < deadline,
+            "an interpreter outlives its server"
+        );
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -235,7 +240,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 #[test]
 fn without_a_filter_for_system_calls_no_script_runs_whatever_the_environment_says() {
     let workspace = workspace("//- a.txt\none\n");
-    for sandbox in ["auto", "embedded", "python"] {
+    for sandbox in ["auto", "python"] {
         let set = format!("mcp.code_execution.sandbox=\"{sandbox}\"");
         let mut command = workspace.command_of("python3");
         command
@@ -259,7 +264,7 @@ fn without_a_filter_for_system_calls_no_script_runs_whatever_the_environment_say
         client.assert_starts("read_file", json!({"path": "a.txt"}), "one\n");
     }
     // With the filter, and without any of those variables, the same script runs.
-    let mut client = server(&workspace, &[EMBEDDED]);
+    let mut client = server(&workspace, &[]);
     run(
         &mut client,
         "tools.linux_fs_write(path='ran.txt', content='x')",
@@ -267,22 +272,59 @@ fn without_a_filter_for_system_calls_no_script_runs_whatever_the_environment_say
     assert!(workspace.path("ran.txt").exists());
 }
 
-#[test]
-fn the_kernel_holds_a_worker_while_a_script_runs_in_it() {
-    let workspace = workspace("//- a.txt\none\n");
-    let mut client = server(&workspace, &[EMBEDDED]);
-    let code = "tools.run_cmd('touch started; while [ ! -e go ]; do sleep 0.05; done')";
-    let id = client.send_call("execute_code", json!({"code": code}));
-    crate::procs::eventually("the script runs", || workspace.path("started").exists());
-    let workers = workers(client.process().pid());
-    assert!(!workers.is_empty());
-    for worker in workers {
-        let status = format!("/proc/{}/status", worker.as_raw_nonzero());
-        let status = std::fs::read_to_string(status).unwrap();
-        for line in ["Seccomp:\t2", "NoNewPrivs:\t1", "CapEff:\t0000000000000000"] {
-            assert!(status.contains(line), "{line}: {status}");
-        }
+/// Starts a program under a filter that refuses namespaces, as container runtimes do.
+const WITHOUT_NAMESPACES: &str = r#"
+import ctypes, os, platform, struct, sys
+unshare = {"x86_64": 272, "aarch64": 97}[platform.machine()]
+LOAD, EQUAL, RETURN = 0x20, 0x15, 0x06
+code = [(LOAD, 0, 0, 0), (EQUAL, 0, 1, unshare), (RETURN, 0, 0, 0x00050000 | 1), (RETURN, 0, 0, 0x7fff0000)]
+filter = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in code))
+class Program(ctypes.Structure):
+    _fields_ = [("len", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
+program = Program(len(code), ctypes.cast(filter, ctypes.c_void_p))
+call = ctypes.CDLL(None, use_errno=True).prctl
+assert call(38, 1, 0, 0, 0) == 0 and call(22, 2, ctypes.byref(program), 0, 0) == 0, os.strerror(ctypes.get_errno())
+os.execv(sys.argv[1], sys.argv[1:])
+"#;
+
+/// A server that may make no namespaces.
+pub(crate) fn server_without_namespaces(workspace: &TestWorkspace, sets: &[&str]) -> McpClient {
+    let mut command = workspace.command_of("python3");
+    command
+        .args(["-c", WITHOUT_NAMESPACES])
+        .arg(workspace.program())
+        .args(["mcp", "--mode", "hybrid"]);
+    for set in sets {
+        command.args(["--set", set]);
     }
-    workspace.write("go", "");
-    assert!(!client.tool_answer(id).0);
+    let mut client = McpClient::new(TestProcess::start(command));
+    client.initialize("2025-11-25");
+    let level = run(&mut client, "tools.health().confinement");
+    assert!(
+        !level.contains("ns,") && level.contains("landlock"),
+        "{level}"
+    );
+    client
+}
+
+#[test]
+fn the_kernel_holds_an_interpreter_while_a_script_runs_in_it() {
+    for start in [server, server_without_namespaces] {
+        let workspace = workspace("//- a.txt\none\n");
+        let mut client = start(&workspace, &[]);
+        let code = "tools.run_cmd('touch started; while [ ! -e go ]; do sleep 0.05; done')";
+        let id = client.send_call("execute_code", json!({"code": code}));
+        crate::procs::eventually("the script runs", || workspace.path("started").exists());
+        let found = interpreters(client.process().pid());
+        assert!(!found.is_empty());
+        for pid in found {
+            let status = format!("/proc/{}/status", pid.as_raw_nonzero());
+            let status = std::fs::read_to_string(status).unwrap();
+            for line in ["Seccomp:\t2", "NoNewPrivs:\t1"] {
+                assert!(status.contains(line), "{line}: {status}");
+            }
+        }
+        workspace.write("go", "");
+        assert!(!client.tool_answer(id).0);
+    }
 }

@@ -1,4 +1,4 @@
-//! `execute_code` in the system's Python: the same tools, and the kernel in place of an interpreter that knows no files.
+//! `execute_code` in the system's Python: tools, files and the kernel around them.
 
 use std::time::{Duration, Instant};
 
@@ -20,10 +20,8 @@ pub(crate) fn server(workspace: &TestWorkspace, sets: &[&str]) -> Option<McpClie
     client.initialize("2025-11-25");
     let (failed, text) = client.call_tool("execute_code", json!({"code": "1"}));
     if failed {
-        assert!(
-            text.contains("ISOLATION_REQUIRED") || text.contains("python3"),
-            "{text}"
-        );
+        // What the kernel offers must be used.
+        assert!(!llmc_exec::confines_without_namespaces(), "{text}");
         skip(&text);
         return None;
     }
@@ -35,7 +33,7 @@ fn code(document: &Value) -> &str {
 }
 
 #[test]
-fn scripts_do_what_the_embedded_interpreter_cannot_and_call_the_same_tools() {
+fn scripts_are_python_and_call_the_tools() {
     let workspace = workspace("//- a.txt\none\ntwo\n//- src/x.py\n# TODO(ann): x\n");
     let Some(mut client) = server(&workspace, &[]) else {
         return;
@@ -178,27 +176,180 @@ fn sessions_keep_their_process_and_say_when_it_is_lost() {
 }
 
 #[test]
-fn callers_without_the_right_to_read_files_get_the_embedded_interpreter() {
-    let workspace = workspace("//- a.txt\ncanary\n");
+fn callers_without_the_right_to_read_files_have_none_in_python() {
+    let workspace =
+        workspace("//- a.txt\ncanary\n//- mod.py\nx = 'canary'\n//- .env\nKEY=canary\n");
     let sha = llmc_host::sha256_hex(b"few-token-0123456789");
     let tokens = format!(
         "mcp.auth.tokens=[{{name=\"few\", sha256=\"{sha}\", tools=[\"execute_code\", \"stat\"]}}]"
     );
     let server = workspace.serve(["--set", &tokens, "--set", PYTHON]);
-    let args = json!({"name": "execute_code", "args": {"code": "open('a.txt').read()"}});
-    let answer = server
-        .post_as("few-token-0123456789", "/tool", &args)
-        .json();
-    assert!(!answer.to_string().contains("canary"), "{answer}");
-    for set in [
-        "mcp.tools.denylist_reads=true",
-        "mcp.code_execution.sandbox=\"monty\"",
+    for code in [
+        "open('a.txt').read()",
+        "import os\nos.listdir('.')",
+        "import mod\nmod.x",
+        "import posix\nposix.read(posix.open('a.txt', 0), 99)",
     ] {
-        let mut client = workspace.mcp(["--mode", "hybrid", "--set", set]);
-        client.initialize("2025-11-25");
-        let (failed, text) =
-            client.call_tool("execute_code", json!({"code": "class A(dict): pass"}));
-        assert!(failed && text.contains("inheritance"), "{set}: {text}");
+        let args = json!({"name": "execute_code", "args": {"code": code}});
+        let answer = server
+            .post_as("few-token-0123456789", "/tool", &args)
+            .json();
+        assert!(answer["code"].is_string(), "{code}: {answer}");
+        assert!(!answer.to_string().contains("canary"), "{code}: {answer}");
+    }
+    // With names that nobody may read, and in the profile that lists programs, the server decides on each file.
+    let denied = ["mcp.tools.denylist_reads=true"];
+    let restricted = [
+        "mcp.exec.profile=restricted",
+        "mcp.tools.run_cmd_allowlist=[\"cat\"]",
+        "mcp.tools.denylist_reads=true",
+    ];
+    for sets in [&denied[..], &restricted[..]] {
+        let Some(mut client) = self::server(&workspace, sets) else {
+            return;
+        };
+        assert_eq!(
+            run(&mut client, "open('a.txt').read()"),
+            "canary",
+            "{sets:?}"
+        );
+        for script in [
+            "open('.env').read()",
+            "import posix\nposix.read(posix.open('a.txt', 0), 99)",
+        ] {
+            let failed = fails(&mut client, script);
+            assert!(
+                !failed.to_string().contains("canary"),
+                "{sets:?} {script}: {failed}"
+            );
+            assert!(
+                failed["error"]
+                    .as_str()
+                    .unwrap()
+                    .contains("PermissionError"),
+                "{failed}"
+            );
+        }
+    }
+}
+
+#[test]
+fn without_namespaces_the_workspace_is_read_written_and_imported_through_the_server() {
+    let workspace = workspace(
+        "//- a.txt\nplain text\n//- src/pkg/__init__.py\nfrom .part import answer\n//- src/pkg/part.py\nanswer = 42\n\
+         //- own.py\nfrom src.pkg import answer\n//- .llmc/token\ncanary\n",
+    );
+    let mut client = crate::code_escapes::server_without_namespaces(&workspace, &[]);
+    for (script, shown) in [
+        ("open('a.txt').read()", "plain text\n"),
+        ("open('a.txt', 'rb').read(5)", "b'plain'"),
+        (
+            "import pathlib\np = pathlib.Path('a.txt')\np.read_text(), p.exists(), p.stat().st_size",
+            "('plain text\\n', True, 11)",
+        ),
+        (
+            "f = open('a.txt')\nf.name, f.mode, f.readline()",
+            "('a.txt', 'r', 'plain text\\n')",
+        ),
+        (
+            "import os\nsorted(os.listdir('src/pkg'))",
+            "['__init__.py', 'part.py']",
+        ),
+        (
+            "import os\n[e.name for e in sorted(os.scandir('.'), key=lambda e: e.name) if e.is_dir() and e.name == 'src']",
+            "['src']",
+        ),
+        (
+            "import os\nsorted(f for _, _, fs in os.walk('src') for f in fs if f.endswith('.py'))",
+            "['__init__.py', 'part.py']",
+        ),
+        (
+            "import glob\nsorted(glob.glob('**/*.py', recursive=True))",
+            "['own.py', 'src/pkg/__init__.py', 'src/pkg/part.py']",
+        ),
+        (
+            "import pathlib\nsorted(p.name for p in pathlib.Path('.').rglob('part*'))",
+            "['part.py']",
+        ),
+        ("import own\nown.answer", "42"),
+        ("import runpy\nrunpy.run_path('own.py')['answer']", "42"),
+        (
+            "open('new.txt', 'w').write('new')\nopen('new.txt').read()",
+            "new",
+        ),
+        (
+            "with open('a.txt', 'r+') as f:\n  f.write('PLAIN')\nopen('a.txt').read()",
+            "PLAIN text\n",
+        ),
+        (
+            "open('a.txt', 'a').write('more')\nopen('a.txt').read()",
+            "PLAIN text\nmore",
+        ),
+        (
+            "import mmap\nf = open('a.txt', 'rb')\nmmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)[:5]",
+            "b'PLAIN'",
+        ),
+        (
+            "import subprocess\nsubprocess.run(['cat', 'new.txt'], capture_output=True, text=True).stdout",
+            "new",
+        ),
+        (
+            "import shutil, tempfile, os\nd = tempfile.mkdtemp()\nshutil.copytree('src', d + '/s')\nsorted(os.listdir(d + '/s/pkg'))",
+            "['__init__.py', 'part.py']",
+        ),
+        (
+            "import shutil\nshutil.copy2('a.txt', 'copy.txt')\nshutil.rmtree('src')\nimport os\nos.path.exists('src'), os.path.exists('copy.txt')",
+            "(False, True)",
+        ),
+    ] {
+        assert_eq!(run(&mut client, script), shown.trim_end(), "{script}");
+    }
+    assert_eq!(workspace.read("new.txt"), "new");
+    let root = workspace.root();
+    let root = root.display();
+    for (script, words) in [
+        (
+            format!("import sqlite3\nsqlite3.connect('{root}/a.txt').execute('select 1 from x')"),
+            "SQLite cannot",
+        ),
+        ("open('.llmc/token').read()".to_owned(), "PermissionError"),
+        (
+            "import posix\nposix.open('a.txt', 0)".to_owned(),
+            "PermissionError",
+        ),
+        (
+            format!("import posix\nposix.open('{root}/.llmc/token', 0)"),
+            "PermissionError",
+        ),
+        (
+            "import posix\nposix.listdir('.')".to_owned(),
+            "PermissionError",
+        ),
+        (
+            "import posix\nposix.chmod('a.txt', 0o777)".to_owned(),
+            "PermissionError",
+        ),
+        (
+            "import posix\nposix.utime('a.txt')".to_owned(),
+            "PermissionError",
+        ),
+        (
+            "import posix\nposix.unlink('a.txt')".to_owned(),
+            "PermissionError",
+        ),
+        ("open('missing.txt')".to_owned(), "FileNotFoundError"),
+        ("open('/etc/hostname')".to_owned(), "PermissionError"),
+        (
+            "import os\nos.listdir('/tmp')".to_owned(),
+            "PermissionError",
+        ),
+    ] {
+        let failed = fails(&mut client, &script);
+        let said = failed["error"].as_str().unwrap();
+        assert!(
+            said.contains(words) && !said.contains("canary"),
+            "{script}: {failed}"
+        );
     }
 }
 
@@ -305,17 +456,14 @@ fn the_token_and_the_host_are_out_of_reach_and_the_workspace_is_read_only() {
 }
 
 #[test]
-fn without_kernel_support_scripts_are_refused_with_the_reason() {
+fn where_user_namespaces_are_switched_off_scripts_run() {
     let workspace = workspace("//- a.txt\none\n");
     let take_away = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" \"$@\"";
     let mut command = workspace.command_of("unshare");
     command
         .args(["-Ur", "sh", "-c", take_away])
         .arg(workspace.program())
-        .args(["mcp", "--mode", "hybrid", "--set", PYTHON])
-        // An environment variable is no isolation.
-        .env("LLMC_ISOLATED", "1")
-        .env("container", "docker");
+        .args(["mcp", "--mode", "hybrid", "--set", PYTHON]);
     let mut client = McpClient::new(TestProcess::start(command));
     let id = client.send_request("ping", json!({}));
     if client.process().has_ended() {
@@ -323,15 +471,81 @@ fn without_kernel_support_scripts_are_refused_with_the_reason() {
         return;
     }
     let _ = client.answer(&id.into());
-    let failed = fails(&mut client, "1");
-    assert_eq!(code(&failed), "ISOLATION_REQUIRED", "{failed}");
+    assert_eq!(run(&mut client, "open('a.txt').read()"), "one");
     assert!(
-        failed["error"].as_str().unwrap().contains("userns"),
-        "{failed}"
+        fails(&mut client, "import posix\nposix.open('a.txt', 0)")
+            .to_string()
+            .contains("PermissionError")
     );
-    assert!(failed["meta"]["hint"].is_string(), "{failed}");
-    // Everything else works, and the embedded interpreter needs no namespaces.
     client.assert_starts("read_file", json!({"path": "a.txt"}), "one\n");
+}
+
+/// A server on a machine without Python; none where none can be taken away.
+pub(crate) fn server_without_python(
+    workspace: &TestWorkspace,
+    flags: &[&str],
+) -> Option<McpClient> {
+    let take_away = "for dir in /usr/bin /usr/local/bin; do test ! -e $dir/python3 || \
+        mount --bind /dev/null \"$(readlink -f $dir/python3)\" || exit 9; done; exec \"$0\" \"$@\"";
+    let mut command = workspace.command_of("unshare");
+    command
+        .args(["-Ur", "--mount", "sh", "-c", take_away])
+        .arg(workspace.program())
+        .arg("mcp")
+        .args(flags)
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin");
+    let mut client = McpClient::new(TestProcess::start(command));
+    let id = client.send_request("ping", json!({}));
+    if client.process().has_ended() {
+        skip("mount namespaces, to take Python away");
+        return None;
+    }
+    let _ = client.answer(&id.into());
+    Some(client)
+}
+
+#[test]
+fn without_a_python_scripts_are_not_offered_and_everything_says_why() {
+    let workspace = workspace("//- a.txt\none\n");
+    for mode in ["classic", "hybrid", "code_execution"] {
+        let Some(mut client) = server_without_python(&workspace, &["--mode", mode]) else {
+            return;
+        };
+        let said = client.initialize("2025-11-25");
+        for words in ["execute_code", "script"] {
+            assert!(!said.to_string().contains(words), "{mode}: {said}");
+        }
+        let tools = client.request("tools/list", json!({}))["result"]["tools"].to_string();
+        assert!(
+            !tools.contains("execute_code") && tools.contains("run_cmd"),
+            "{mode}: {tools}"
+        );
+        let guide = client.text("init", json!({}));
+        assert!(!guide.contains("execute_code"), "{mode}: {guide}");
+        assert!(
+            guide.contains("no scripts: ") && guide.contains("package python3"),
+            "{mode}: {guide}"
+        );
+        let id = client.send_call("execute_code", json!({"code": "1"}));
+        let refused = client.answer(&id.into()).to_string();
+        assert!(refused.contains("package python3"), "{mode}: {refused}");
+        client.assert_starts("read_file", json!({"path": "a.txt"}), "one\n");
+    }
+}
+
+#[test]
+fn a_value_of_an_earlier_version_is_refused_at_start_with_the_reason() {
+    let workspace = workspace("//- a.txt\none\n");
+    for gone in ["embedded", "monty"] {
+        let set = format!("mcp.code_execution.sandbox={gone}");
+        let ended = workspace.llmc(["mcp", "--set", &set]);
+        assert_ne!(ended.code, Some(0), "{gone}");
+        assert!(
+            ended.stderr.contains("the interpreter inside LLMC is gone"),
+            "{}",
+            ended.stderr
+        );
+    }
 }
 
 #[test]
@@ -351,8 +565,8 @@ fn a_client_that_cancels_and_a_server_that_ends_leave_no_interpreter() {
     assert!(rustix::process::test_kill_process(pid).is_err());
 }
 
-/// Command lines of the processes below one, however deep.
-fn below(parent: i32) -> Vec<String> {
+/// The processes below one, however deep, with their command lines.
+pub(crate) fn below(parent: i32) -> Vec<(i32, String)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let Some(pid) = entry
@@ -367,7 +581,7 @@ fn below(parent: i32) -> Vec<String> {
         let fields = status.rsplit(')').next().unwrap_or_default();
         if fields.split_whitespace().nth(1) == Some(parent.to_string().as_str()) {
             let words = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-            found.push(String::from_utf8_lossy(&words).replace('\0', " "));
+            found.push((pid, String::from_utf8_lossy(&words).replace('\0', " ")));
             found.extend(below(pid));
         }
     }
@@ -382,7 +596,9 @@ fn interpreters_are_started_when_a_client_lists_the_tool_and_not_before() {
     }
     let interpreters = |client: &mut McpClient| {
         let all = below(client.process().pid().as_raw_pid());
-        all.iter().filter(|words| words.contains("-X utf8")).count()
+        all.iter()
+            .filter(|(_, words)| words.contains("-X utf8"))
+            .count()
     };
     let client = |mode: &str| {
         let mut client = workspace.mcp(vec!["--mode", mode, "--set", PYTHON]);

@@ -11,7 +11,6 @@
 //! - `memory`: what a server gives back to the kernel
 //! - `commands`: programs inside the boundary
 //! - `code`: scripts that call tools; `code_escapes`: scripts that mean harm; `code_files`: Python's own file functions;
-//!   `code_sessions`: variables that last from call to call
 //! - `procs`: programs that outlive their calls; `procs_limits`: their limits, owners and signals
 //! - `tool_chains`: cargo, npm, pytest and the rest, without configuration
 //! - `confined`: what the server says about confinement, proves, demands and hides
@@ -57,7 +56,6 @@ mod code;
 mod code_escapes;
 mod code_files;
 mod code_python;
-mod code_sessions;
 mod commands;
 mod confined;
 mod crash;

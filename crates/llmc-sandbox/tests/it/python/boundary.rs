@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use llmc_exec::{Confinement, Settings};
-use llmc_sandbox::{PythonBackend, ScriptEnd, ScriptErrorKind, ScriptLimits};
+use llmc_sandbox::{PythonBackend, ScriptEnd, ScriptErrorKind, ScriptLimits, WorkspaceAccess};
 use tokio_util::sync::CancellationToken;
 
-use super::{boundary, run, run_with, settings, shows};
+use super::{boundary, fails, run, run_with, settings, shows};
 use crate::fixture::{Toys, limits, names, runtime, trouble};
 
 /// Scripts that try to get out; each prints `free` if it did.
@@ -24,7 +24,7 @@ for name in [name for name in sys.modules if name.split('.')[0] in ('multiproces
 ";
 
 pub(super) fn escapes() {
-    let place = boundary().unwrap();
+    let place = boundary();
     let (dir, ws) = (place.dir.path().display(), place.workspace());
     let ws = ws.display();
     let before = std::fs::metadata(place.workspace().join("inside.txt")).unwrap();
@@ -95,6 +95,21 @@ pub(super) fn escapes() {
         "subprocess.run(['/bin/true'], check=True)".to_owned(),
         "multiprocessing.Process(target=print).start()".to_owned(),
         "os.posix_spawn('/bin/true', ['true'], {})".to_owned(),
+        "os.execv('/bin/true', ['true'])".to_owned(),
+        "os.execv('/proc/self/exe', ['python3', '-c', 'print(\"free\")'])".to_owned(),
+        // execveat, by every number that a descriptor can have.
+        "1 / sum(ctypes.CDLL(None).syscall({'x86_64': 322, 'aarch64': 281}[os.uname().machine], n, b'', None, None, 0x1000) + 1 \
+         for n in [os.open('/bin/true', os.O_RDONLY)] + [254, 255, 256])"
+            .to_owned(),
+        "os.memfd_create('x')".to_owned(),
+        "os.pidfd_open(os.getppid())".to_owned(),
+        "os.setpriority(os.PRIO_PROCESS, os.getppid(), 19)".to_owned(),
+        "os.sched_setaffinity(os.getppid(), {0})".to_owned(),
+        "resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE, (1, 1))".to_owned(),
+        "fcntl.fcntl(0, fcntl.F_SETOWN, os.getppid())".to_owned(),
+        "1 / (ctypes.CDLL(None).shmget(0x6c6c, 4096, 0o1600) + 1)".to_owned(),
+        "os.kill(0, signal.SIGTERM)".to_owned(),
+        "os.killpg(os.getppid(), 0)".to_owned(),
         "1 / (ctypes.CDLL(None).fork() + 1)".to_owned(),
         "1 / (ctypes.CDLL(None).syscall(57) + 1)".to_owned(),
         "1 / (ctypes.CDLL(None).unshare(0x10000000) == 0)".to_owned(),
@@ -160,14 +175,91 @@ pub(super) fn escapes() {
 }
 
 pub(super) fn vanishing() {
-    let write = "open('/tmp/kept', 'w').write('x')\nopen('/tmp/kept').read()";
-    assert_eq!(shows(write), "x");
-    assert_eq!(shows("import os\nos.listdir('/tmp')"), "[]");
+    let own = "import os, shutil, tempfile\nown = tempfile.gettempdir()\n";
+    let write = "open(own + '/kept', 'w').write('x')\nshutil.copy2(own + '/kept', own + '/copy')\nopen(own + '/copy').read()";
+    assert_eq!(shows(&format!("{own}{write}")), "x");
+    assert_eq!(shows(&format!("{own}os.listdir(own)")), "[]");
     assert!(!PathBuf::from("/tmp/kept").exists());
 }
 
+/// A root inside a place that every Python reads, or that runs have of their own, is not read either.
+pub(super) fn sealed_anywhere() {
+    let places: [&str; 3] = ["/tmp", "/var/tmp", "/usr/local/lib"];
+    for place in places {
+        let Ok(dir) = tempfile::Builder::new().prefix("sealed-").tempdir_in(place) else {
+            eprintln!("SKIPPED: {place} cannot be written");
+            continue;
+        };
+        let ws = dir.path().join("ws");
+        std::fs::create_dir_all(ws.join(".llmc")).unwrap();
+        for name in ["inside.txt", ".llmc/token"] {
+            std::fs::write(ws.join(name), "SECRET").unwrap();
+        }
+        let python = PythonBackend::open(
+            &settings(dir.path()),
+            WorkspaceAccess::ThroughServer,
+            128 << 20,
+        )
+        .unwrap();
+        let code = format!(
+            "{PAST_THE_SHIM}held = 0\nfor name in ('inside.txt', '.llmc/token', '{0}/inside.txt', '{0}/.llmc/token'):\n  \
+             try: open(name).read()\n  except OSError: held += 1\nheld",
+            ws.display()
+        );
+        runtime().block_on(async {
+            let (toys, cancel) = (Toys::default(), CancellationToken::new());
+            let outcome = python.run(&code, &names(), &limits(), &toys, &cancel).await;
+            assert!(
+                matches!(&outcome.ending, ScriptEnd::Value(value) if value.repr == "4"),
+                "{place}: {outcome:?}"
+            );
+        });
+    }
+}
+
+/// Nothing of the workspace is read, by whatever way, and the host, which has no files, is asked.
+pub(super) fn sealed() {
+    let place = boundary();
+    let ws = place.workspace();
+    let ws = ws.display();
+    for code in [
+        "open('inside.txt').read()".to_owned(),
+        format!("open('{ws}/inside.txt', 'rb').read()"),
+        "import os\nos.listdir('.')".to_owned(),
+        "import os\nlist(os.scandir('nested'))".to_owned(),
+        "import pathlib\npathlib.Path('inside.txt').read_text()".to_owned(),
+        "import os\nos.open('inside.txt', os.O_RDONLY)".to_owned(),
+        "open('inside.txt', 'a').write('x')".to_owned(),
+        "import subprocess\nsubprocess.run(['cat', 'inside.txt'])".to_owned(),
+    ] {
+        let trouble = fails(&code, ScriptErrorKind::Exception);
+        assert_eq!(trouble.exception, "PermissionError", "{code}: {trouble:?}");
+        assert!(trouble.message.contains("no files"), "{code}: {trouble:?}");
+    }
+    let trouble = fails("import own_module", ScriptErrorKind::Exception);
+    assert_eq!(trouble.exception, "ModuleNotFoundError");
+    let database =
+        format!("import sqlite3\nsqlite3.connect('{ws}/inside.txt').execute('select 1 from x')");
+    let trouble = fails(&database, ScriptErrorKind::Exception);
+    assert!(trouble.message.contains("SQLite cannot"), "{trouble:?}");
+    // What it is and what it holds, past Python's own functions too.
+    for name in ["inside.txt", ".llmc/token", "nested/.llmc/token"] {
+        let past = format!("{PAST_THE_SHIM}open('{name}').read()");
+        let trouble = fails(&past, ScriptErrorKind::Exception);
+        assert!(
+            ["PermissionError", "FileNotFoundError"].contains(&&*trouble.exception),
+            "{trouble:?}"
+        );
+    }
+    // Its library is there.
+    assert_eq!(
+        shows("import json, ssl, sqlite3, zoneinfo\njson.loads('1')"),
+        "1"
+    );
+}
+
 pub(super) fn reading() {
-    let place = boundary().unwrap();
+    let place = boundary();
     let ws = place.workspace();
     for (code, wanted) in [
         ("open('inside.txt').read()", "plain"),
@@ -209,13 +301,13 @@ pub(super) fn reading() {
 }
 
 pub(super) fn settings_do_not_matter() {
-    let place = boundary().unwrap();
+    let place = boundary();
     // Commands may be wide open; this is not.
     let wide = Settings {
         confinement: Confinement::Off,
         ..settings(place.dir.path())
     };
-    let python = PythonBackend::open(&wide, 128 << 20).unwrap();
+    let python = PythonBackend::open(&wide, WorkspaceAccess::Reads, 128 << 20).unwrap();
     let code = format!("open('{}/planted', 'w')", place.dir.path().display());
     runtime().block_on(async {
         let (toys, cancel) = (Toys::default(), CancellationToken::new());
@@ -235,7 +327,8 @@ pub(super) fn virtual_environments() {
     let site = format!("lib/{version}/site-packages");
     let config = "home = /usr/bin\ninclude-system-site-packages = false\n";
     let shown = |dir: &Path, code: &str| {
-        let python = PythonBackend::open(&settings(dir), 128 << 20).unwrap();
+        let python =
+            PythonBackend::open(&settings(dir), WorkspaceAccess::Reads, 128 << 20).unwrap();
         let outcome = runtime().block_on(async {
             let (toys, cancel) = (Toys::default(), CancellationToken::new());
             python.run(code, &names(), &limits(), &toys, &cancel).await
@@ -340,7 +433,7 @@ pub(super) fn virtual_environments() {
 }
 
 pub(super) fn siblings() {
-    let place = boundary().unwrap();
+    let place = boundary();
     runtime().block_on(async {
         let (toys, cancel, names) = (Toys::default(), CancellationToken::new(), names());
         let limits = limits();

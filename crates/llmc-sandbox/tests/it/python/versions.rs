@@ -3,7 +3,7 @@
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use llmc_sandbox::{PythonBackend, ScriptEnd};
+use llmc_sandbox::{PythonBackend, ScriptEnd, WorkspaceAccess, look_for_python};
 use tokio_util::sync::CancellationToken;
 
 use super::settings;
@@ -44,7 +44,7 @@ fn workspace(interpreter: &Path) -> tempfile::TempDir {
 
 /// What a script shows in the workspace, and how the interpreter is described.
 fn shown(dir: &Path, code: &str) -> (String, String) {
-    let python = PythonBackend::open(&settings(dir), 128 << 20).unwrap();
+    let python = PythonBackend::open(&settings(dir), WorkspaceAccess::Reads, 128 << 20).unwrap();
     let words = python.describe();
     let outcome = runtime().block_on(async {
         let (toys, cancel, names) = (Toys::default(), CancellationToken::new(), names());
@@ -114,4 +114,45 @@ pub(super) fn damaged() {
     let (text, words) = shown(dir.path(), code);
     assert_eq!(text, "No module named 'ctypes'\n3");
     assert!(words.contains(&no_ctypes.display().to_string()), "{words}");
+}
+
+/// A `python3` on the search path that leads nowhere, is a shim or is no program: the next one is taken, and alone it is told.
+pub(super) fn no_interpreters() {
+    let dir = tempfile::Builder::new()
+        .prefix("shims-")
+        .tempdir_in("/var/tmp")
+        .unwrap();
+    let shim = |name: &str| {
+        let folder = dir.path().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        folder.join("python3")
+    };
+    symlink("/nowhere/python3", shim("broken")).unwrap();
+    std::fs::create_dir_all(dir.path().join("folder/python3")).unwrap();
+    for (name, text) in [
+        ("pyenv", "#!/bin/sh\nexec pyenv exec python3 \"$@\"\n"),
+        ("text", "no program"),
+    ] {
+        let path = shim(name);
+        std::fs::write(&path, text).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(path, mode).unwrap();
+    }
+    std::fs::create_dir_all(dir.path().join("ws/.llmc")).unwrap();
+    for name in ["broken", "folder", "pyenv", "text"] {
+        let settings = llmc_exec::Settings {
+            search_path: vec![dir.path().join(name)],
+            ..settings(dir.path())
+        };
+        let python = PythonBackend::open(&settings, WorkspaceAccess::ThroughServer, 128 << 20);
+        assert!(
+            python.unwrap().describe().starts_with("Python 3."),
+            "{name}"
+        );
+        assert_eq!(
+            look_for_python(&dir.path().join("ws"), &settings.search_path),
+            Ok(()),
+            "{name}"
+        );
+    }
 }

@@ -401,40 +401,24 @@ fn the_preview_is_as_long_as_configured_for_children_too() {
 
 #[test]
 fn through_a_script_it_takes_its_own_time_and_keeps_its_meta() {
-    for sandbox in ["embedded", "auto"] {
-        // Twice as long as the script itself may compute.
-        let server = ModelServer::start(|_| {
-            std::thread::sleep(std::time::Duration::from_secs(2));
-            ModelAction::code("FINAL('slow but sure')")
-        });
-        let workspace = with_models(&server, "");
-        let sandbox = format!("mcp.code_execution.sandbox=\"{sandbox}\"");
-        let mut client = workspace.mcp([
-            "--mode",
-            "hybrid",
-            "--set",
-            &sandbox,
-            "--set",
-            "mcp.code_execution.timeout=1",
-        ]);
-        client.initialize("2025-11-25");
-        let code = "r = tools.rlm_query(task='Where?', path='hay.txt')\n\
-                    print(r['answer'], r['meta']['model_used'], r['meta'].get('partial', False))\n\
-                    print(r['meta']['source']['path'])";
-        let text = client.text("execute_code", json!({"code": code}));
-        assert_eq!(
-            text, "slow but sure ollama/lead False\nhay.txt",
-            "{sandbox}"
-        );
-        let help = client.text(
-            "execute_code",
-            json!({"code": "print(tools.help('rlm_query'))"}),
-        );
-        assert!(
-            help.contains("meta") && help.contains("partial"),
-            "{sandbox}: {help}"
-        );
-    }
+    // Twice as long as the script itself may compute.
+    let server = ModelServer::start(|_| {
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        ModelAction::code("FINAL('slow but sure')")
+    });
+    let workspace = with_models(&server, "");
+    let mut client = workspace.mcp(["--mode", "hybrid", "--set", "mcp.code_execution.timeout=1"]);
+    client.initialize("2025-11-25");
+    let code = "r = tools.rlm_query(task='Where?', path='hay.txt')\n\
+                print(r['answer'], r['meta']['model_used'], r['meta'].get('partial', False))\n\
+                print(r['meta']['source']['path'])";
+    let text = client.text("execute_code", json!({"code": code}));
+    assert_eq!(text, "slow but sure ollama/lead False\nhay.txt");
+    let help = client.text(
+        "execute_code",
+        json!({"code": "print(tools.help('rlm_query'))"}),
+    );
+    assert!(help.contains("meta") && help.contains("partial"), "{help}");
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn a_needle_is_found_by_code_and_the_text_stays_out_of_the_prompts() {
         "the first prompt has seen the needle"
     );
     assert!(
-        asked[1].prompt().contains("'line': 1235"),
+        asked[1].prompt().contains("\"line\":1235"),
         "{}",
         asked[1].prompt()
     );
@@ -415,16 +415,17 @@ fn hostile_code_reaches_nothing() {
         "open('/etc/passwd').read()",
         "open('made', 'w').write('x')",
         "import os\nos.system('touch made')",
-        "import os\nprint(os.environ)",
         "import subprocess\nsubprocess.run(['touch', 'made'])",
-        "import socket\nsocket.socket()",
+        "import socket\nsocket.create_connection(('1.1.1.1', 53), 1)",
         "__import__('os').system('touch made')",
-        "eval('1')",
-        "exec('x = 1')",
         "import pathlib\nprint(pathlib.Path('hay.txt').read_text())",
         "_llmc_load_context()",
         "tools.run_cmd(command='touch made')",
-        "print(().__class__.__bases__[0].__subclasses__())",
+        "import os\nprint(os.environ['OPENAI_API_KEY'])",
+        "import os\nos.listdir('.')",
+        "import posix\nposix.open('hay.txt', 0)",
+        "import posix\nposix.open('made', 0o101)",
+        "import hay",
     ];
     for attempt in attempts {
         let server = alone(&[attempt, "FINAL('over')"]);
@@ -510,4 +511,26 @@ fn the_escape_suite_of_scripts_fails_here_too() {
     assert_eq!(std::fs::read_to_string(&outside).unwrap(), "canary-outside");
     assert_eq!(workspace.read("llmc.toml"), config);
     assert_eq!(workspace.tree(), ["a.txt", "llmc.toml"]);
+}
+
+#[test]
+fn without_a_python_plain_calls_work_and_longer_texts_say_what_is_missing() {
+    let server = ModelServer::start(|_| ModelAction::Say("Four, plainly.".into()));
+    let workspace = with_models(&server, "");
+    let flags = ["--set", "rlm.direct_tokens=16000"];
+    let Some(mut client) = crate::code_python::server_without_python(&workspace, &flags) else {
+        return;
+    };
+    client.initialize("2025-11-25");
+    let tools = client.request("tools/list", json!({}))["result"]["tools"].to_string();
+    assert!(tools.contains("rlm_query"), "{tools}");
+    let plain = json!({"task": "How many?", "context": "one two three four"});
+    let answer = client.json("rlm_query", plain);
+    assert_eq!(answer["data"]["answer"], "Four, plainly.");
+    let error = client.error("rlm_query", json!({"task": "?", "path": "hay.txt"}));
+    assert_eq!(code_of(&error), "isolation_required", "{error}");
+    assert!(
+        error["error"].as_str().unwrap().contains("package python3"),
+        "{error}"
+    );
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 
 use super::{STUB, add, raised, tool, with_stub};
-use crate::code::{EMBEDDED, run, server};
+use crate::code::{run, server};
 use crate::workspace;
 
 #[test]
@@ -203,7 +203,7 @@ fn a_list_of_any_size_costs_no_more_than_its_bounds() {
     );
     let did = tool(&workspace, "stub.group.7/Do", &json!({}));
     assert_eq!(did.stdout, "did group.7/Do\n", "{}", did.stderr);
-    let mut client = server(&workspace, &[EMBEDDED]);
+    let mut client = server(&workspace, &[]);
     assert_eq!(
         run(&mut client, "tools.stub.group_4321_Do()"),
         "did group.4321/Do"
@@ -219,7 +219,7 @@ fn a_list_of_any_size_costs_no_more_than_its_bounds() {
     );
     assert_eq!(client.finish().code, Some(0));
     let workspace = with_stub(&["wordy"], &["--promote", "wordy"]);
-    let mut client = server(&workspace, &[EMBEDDED]);
+    let mut client = server(&workspace, &[]);
     let listed = client.request("tools/list", json!({})).to_string();
     assert!(
         listed.contains("stub_wordy") && listed.len() < 60_000,
@@ -233,7 +233,7 @@ fn a_list_of_any_size_costs_no_more_than_its_bounds() {
 #[test]
 fn names_that_are_taken_stay_apart() {
     let workspace = with_stub(&["collide"], &["--promote", "*"]);
-    let mut client = server(&workspace, &[EMBEDDED]);
+    let mut client = server(&workspace, &[]);
     for (code, shown) in [
         // Of two tools of one name the first counts; one that differs in case is another.
         ("tools.stub.shout('a')", "A "),
@@ -275,7 +275,7 @@ fn names_that_are_taken_stay_apart() {
 #[test]
 fn a_list_that_changes_between_calls_withholds_what_changed() {
     let workspace = with_stub(&["extras"], &[]);
-    let mut client = server(&workspace, &[EMBEDDED]);
+    let mut client = server(&workspace, &[]);
     assert_eq!(run(&mut client, "tools.stub.shout('a')"), "A ");
     assert_eq!(run(&mut client, "tools.stub.relist()"), "changed");
     let withheld = raised(&mut client, "tools.stub.shout('a')");
@@ -404,7 +404,7 @@ fn credentials_that_expire_are_named_and_renewed_without_a_restart() {
     std::fs::write(&token, "first-token\n").unwrap();
     let added = workspace.llmc(["upstream", "accept", "far", "--yes"]);
     assert_eq!(added.code, Some(0), "{}{}", added.stdout, added.stderr);
-    let mut client = server(&workspace, &[EMBEDDED]);
+    let mut client = server(&workspace, &[]);
     assert_eq!(run(&mut client, "tools.far.hello()"), "hello");
     *server_at.token.lock().unwrap() = "second-token".to_owned();
     let expired = raised(&mut client, "tools.far.hello()");

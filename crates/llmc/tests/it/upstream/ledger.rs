@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{STUB, tool, with_stub};
-use crate::code::{EMBEDDED, run, server};
+use crate::code::{run, server};
 
 /// Tokens of the stub's list, as `upstream list` counts them.
 fn list_tokens(list: &str) -> u64 {
@@ -21,7 +21,7 @@ fn every_view_shows_the_same_ledger() {
         "len(tools.stub.rows(800))",
         "print('no upstream is called')",
     ] {
-        let mut client = server(&workspace, &[EMBEDDED]);
+        let mut client = server(&workspace, &[]);
         run(&mut client, code);
         assert_eq!(client.finish().code, Some(0));
     }

@@ -5,13 +5,13 @@ use llmc_testkit::{META_2026, McpClient, TestWorkspace};
 use serde_json::{Value, json};
 
 use super::{tool, with_stub};
-use crate::code::{EMBEDDED, run, server};
+use crate::code::{run, server};
 
 const ASK: &str = "print(tools.stub.ask())";
 
 /// A client whose user can be asked.
 fn asking(workspace: &TestWorkspace) -> McpClient {
-    let mut client = workspace.mcp(["--mode", "hybrid", "--set", EMBEDDED]);
+    let mut client = workspace.mcp(["--mode", "hybrid"]);
     let params = json!({
         "protocolVersion": "2025-11-25",
         "capabilities": {"elicitation": {}},
@@ -71,7 +71,7 @@ fn a_question_of_a_server_reaches_the_user_of_the_call() {
 #[test]
 fn a_client_without_requests_answers_by_calling_again() {
     let workspace = with_stub(&["extras"], &[]);
-    let mut client = workspace.mcp(["--mode", "hybrid", "--set", EMBEDDED]);
+    let mut client = workspace.mcp(["--mode", "hybrid"]);
     let mut meta: Value = serde_json::from_str(META_2026).unwrap();
     meta["io.modelcontextprotocol/clientCapabilities"] = json!({"elicitation": {}});
     let mut params = json!({"name": "execute_code", "arguments": {"code": ASK}, "_meta": meta});
@@ -93,7 +93,7 @@ fn a_client_without_requests_answers_by_calling_again() {
 fn a_user_who_cannot_be_asked_is_not() {
     // A server is not told that there is one, or its question is refused.
     let workspace = with_stub(&["extras"], &[]);
-    let mut client = server(&workspace, &[EMBEDDED]);
+    let mut client = server(&workspace, &[]);
     assert!(run(&mut client, ASK).contains("not asked"));
     assert!(
         tool(&workspace, "stub.ask", &json!({}))
@@ -113,7 +113,7 @@ fn a_user_who_cannot_be_asked_is_not() {
 #[test]
 fn progress_and_cancellation_pass_through() {
     let workspace = with_stub(&["extras"], &["--promote", "steps"]);
-    let mut client = server(&workspace, &[EMBEDDED]);
+    let mut client = server(&workspace, &[]);
     for params in [
         json!({"name": "stub_steps", "arguments": {}}),
         json!({"name": "execute_code", "arguments": {"code": "tools.stub.steps()"}}),
