@@ -136,14 +136,14 @@ const THREE_CALLS: &str =
     "Most tasks take two or three calls: look; edit, test and show the diff; review.";
 const THREE_SCRIPTS: &str =
     "Most tasks take two or three execute_code scripts: look; edit, test and show the diff.";
-const SCRIPTS: &str = "Their open and subprocess work on the workspace; every tool is a function that raises on failure.";
+const SCRIPTS: &str = "Their open and subprocess work on the workspace; tools are functions that raise on failure.";
 const LOOK: &str =
-    "tools.look(\"words or names\", budget=3000) gives whole definitions and callers.";
+    "tools.look(\"words or names\", budget=3000) gives definitions and callers.";
 const TESTS: &str = "tools.run_tests(affected=True) runs tests of your change.";
-const COMPARE: &str = "tools.run_compare(line) names tests that newly fail since HEAD, and new ones that fail without the change.";
+const COMPARE: &str = "tools.run_compare(line) names tests newly failing since HEAD, and new ones failing without the change.";
 const SCRIPT_COMMANDS: &str = "tools.run_cmd(line) has .stdout, .exit_code and never raises.";
 const SEARCH: &str = "tools.search(\"words\") finds more.";
-const LONGER: &str = "execute_code max_tokens=N allows over {budget} tokens.";
+const LONGER: &str = "max_tokens=N allows over {budget} tokens.";
 const SHELL_LINES: &str = "run_cmd takes shell lines.";
 const EDITS: &str = "linux_fs_edit wants the exact old text.";
 const CUT_ANSWERS: &str =
@@ -152,7 +152,7 @@ const CUT_ANSWERS: &str =
 fn sentences(mode: Mode) -> &'static [&'static str] {
     match mode {
         Mode::Hybrid => &[
-            "LLMC: paths are relative to the workspace root.",
+            "LLMC: paths are relative to the workspace.",
             THREE_SCRIPTS,
             SCRIPTS,
             LOOK,

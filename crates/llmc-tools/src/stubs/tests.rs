@@ -75,7 +75,7 @@ fn a_stub_reads_like_python() {
         stub(tool).unwrap(),
         "def linux_fs_write(path: str, content: str, mode: Literal[\"rewrite\", \"append\"] = \"rewrite\", \
          expected_sha256: str | None = None) -> dict[str, Any]:\n    \
-         \"\"\"Create, rewrite or append to a file atomically.\n\n    \
+         \"\"\"Create, rewrite or append to a file.\n\n    \
          Returns {bytes_written, new_sha256}\"\"\"\n    ...\n"
     );
 }

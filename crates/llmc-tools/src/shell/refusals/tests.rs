@@ -155,9 +155,9 @@ fn a_refused_place_is_named_however_the_program_prints_it() {
         ),
         (
             "npm install -g ./dep",
-            "npm error enoent ENOENT: no such file or directory, mkdir 'HOME/.npm-global/lib/node_modules'",
+            "npm error enoent ENOENT: no such file or directory, mkdir 'HOME/.npm-packages/lib/node_modules'",
             ReadOnlyPlace,
-            "~/.npm-global",
+            "~/.npm-packages",
         ),
         (
             "cat ~/.ssh/id_rsa",
