@@ -136,9 +136,9 @@ const THREE_CALLS: &str =
     "Most tasks take two or three calls: look; edit, test and show the diff; review.";
 const THREE_SCRIPTS: &str =
     "Most tasks take two or three execute_code scripts: look; edit, test and show the diff.";
-const SCRIPTS: &str = "Their open and subprocess work on the workspace; tools are functions that raise on failure.";
-const LOOK: &str =
-    "tools.look(\"words or names\", budget=3000) gives definitions and callers.";
+const SCRIPTS: &str =
+    "Their open and subprocess work on the workspace; tools are functions that raise on failure.";
+const LOOK: &str = "tools.look(\"words or names\", budget=3000) gives definitions and callers.";
 const TESTS: &str = "tools.run_tests(affected=True) runs tests of your change.";
 const COMPARE: &str = "tools.run_compare(line) names tests newly failing since HEAD, and new ones failing without the change.";
 const SCRIPT_COMMANDS: &str = "tools.run_cmd(line) has .stdout, .exit_code and never raises.";

@@ -155,9 +155,9 @@ fn a_refused_place_is_named_however_the_program_prints_it() {
         ),
         (
             "npm install -g ./dep",
-            "npm error enoent ENOENT: no such file or directory, mkdir 'HOME/.npm-packages/lib/node_modules'",
+            "npm error enoent ENOENT: no such file or directory, mkdir 'HOME/.npm-prefix/lib/node_modules'",
             ReadOnlyPlace,
-            "~/.npm-packages",
+            "~/.npm-prefix",
         ),
         (
             "cat ~/.ssh/id_rsa",
