@@ -325,6 +325,9 @@ impl Sections {
     }
 }
 
+/// A shorter beginning of names is repeated with each.
+const MIN_SHARED_TITLE_BYTES: usize = 12;
+
 /// What several names of tests begin with, up to the name of the test: a file, a module or a package.
 fn common_head<'a>(names: &[&'a str]) -> &'a str {
     let head_of = |name: &'a str| {
@@ -333,15 +336,27 @@ fn common_head<'a>(names: &[&'a str]) -> &'a str {
         let package = name.find(' ').filter(|at| name[..*at].contains(['/', '.']));
         &name[..module.or(package.map(|at| at + 1)).unwrap_or(0)]
     };
-    match names {
-        [first, others @ ..] if !others.is_empty() => {
-            let head = head_of(first);
-            let is_same = |name: &&&str| name.len() > head.len() && name.starts_with(head);
-            match others.iter().all(|name| is_same(&name)) {
-                true => head,
-                false => "",
+    let [first, others @ ..] = names else {
+        return "";
+    };
+    let is_shared = |head: &str| {
+        let has_it = |name: &&str| name.len() > head.len() && name.starts_with(head);
+        others.iter().all(has_it)
+    };
+    match head_of(first) {
+        _ if others.is_empty() => "",
+        "" => {
+            // Titles of groups, as runners of JavaScript put them before the name.
+            let ends = first.match_indices(' ').map(|(at, _)| at + 1).rev();
+            let mut heads = ends.map(|end| &first[..end]);
+            let head = heads.find(|head| is_shared(head)).unwrap_or_default();
+            if head.len() >= MIN_SHARED_TITLE_BYTES {
+                head
+            } else {
+                ""
             }
         }
+        head if is_shared(head) => head,
         _ => "",
     }
 }
@@ -405,7 +420,13 @@ fn render_tests(tests: &TestRunDiff, tokens: usize) -> Condensed {
     ] {
         sections.names(title, &list, 1);
     }
-    if tests.is_empty() && tests.failing_in_both.is_empty() && tests.new.is_empty() {
+    let nothing_new = tests.is_empty() && tests.new.is_empty();
+    if nothing_new && tests.base_counts != tests.now_counts {
+        // Such a difference has a test behind it, whose name is not in the output.
+        sections.body.push_str(
+            "the counts differ, and the runner names only tests that fail; its verbose form names new ones\n",
+        );
+    } else if nothing_new && tests.failing_in_both.is_empty() {
         sections.body.push_str("no test changed its result\n");
     }
     sections.finish()

@@ -141,6 +141,38 @@ fn equal_runs_differ_in_nothing_though_their_times_do() {
 }
 
 #[test]
+fn counts_that_differ_without_names_are_said_to() {
+    let counts = |count: u32| format!("===== {count} passed in 0.01s =====\n");
+    let said = text("pytest", (&counts(3), 0), (&counts(5), 0));
+    assert!(said.contains("the counts differ"), "{said}");
+    assert!(!said.contains("no test changed"), "{said}");
+}
+
+#[test]
+fn names_share_what_they_begin_with() {
+    for (names, head) in [
+        (
+            &["tests/a.py::test_x", "tests/a.py::test_y"][..],
+            "tests/a.py::",
+        ),
+        (&["tests/a.py::test_x", "tests/b.py::test_y"], ""),
+        (&["x/y TestA/one", "x/y TestB"], "x/y "),
+        (
+            &[
+                "only lone negative has a default",
+                "only lone negative in parse",
+            ],
+            "only lone negative ",
+        ),
+        (&["adds one", "adds two"], ""),
+        (&["tests/a.py::test_x"], ""),
+        (&[], ""),
+    ] {
+        assert_eq!(common_head(names), head, "{names:?}");
+    }
+}
+
+#[test]
 fn a_side_without_tests_is_not_compared_and_shows_its_end() {
     let no_pytest = "/w/.venv/bin/python: No module named pytest\n";
     let said = text("pytest -q", (no_pytest, 1), (PYTEST_NOW, 1));
