@@ -11,8 +11,9 @@ mod host;
 mod kept;
 mod sessions;
 
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use llmc_exec::Runner;
@@ -53,8 +54,24 @@ pub(crate) struct Scripts {
     sealed: OnceLock<Result<Arc<PythonBackend>>>,
     sessions: ScriptSessions,
     kept: KeptProcesses,
+    /// Sessions that know the limit of a script's own time.
+    told_limit: Mutex<BTreeSet<(String, String)>>,
     /// Whether a client knows that it can run scripts.
     is_expected: AtomicBool,
+}
+
+/// Sessions that are remembered as having been told something.
+const MAX_TOLD_SESSIONS: usize = 1024;
+
+impl Scripts {
+    /// Whether this session has not been told the limit yet.
+    fn is_untold(&self, caller: &Caller) -> bool {
+        let mut told = llmc_host::lock(&self.told_limit);
+        if told.len() >= MAX_TOLD_SESSIONS {
+            told.clear();
+        }
+        told.insert((caller.principal.clone(), caller.session.clone()))
+    }
 }
 
 /// A script to run.
@@ -76,6 +93,8 @@ pub(crate) async fn run(cx: &Cx, script: Script) -> Result<ScriptOutput> {
     }
     let (limits, lowered) = limits(cx.app(), script.timeout)?;
     let mut notes: Vec<String> = Vec::new();
+    // Once for each session: with every answer it would be noise.
+    let lowered = lowered.filter(|_| cx.app().scripts().is_untold(cx.caller()));
     if let Some(lowered) = &lowered {
         cx.tell(lowered.clone());
     }

@@ -206,6 +206,8 @@ fn bad_input_gets_a_hint() {
         lowered,
         "[limit: 120 s for the script's own Python; time in its tool calls and programs does not count]\n1"
     );
+    let again = client.text("execute_code", json!({"code": "2", "timeout": 9999}));
+    assert_eq!(again, "2", "said once in a session");
 }
 
 #[test]
