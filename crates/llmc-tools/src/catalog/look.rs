@@ -232,6 +232,10 @@ impl Found {
         {
             return;
         }
+        if self.known.iter().any(|known| is_inside(known, &found.src)) {
+            // A part of it is shown whole already.
+            return self.add_head(found);
+        }
         let symbol = found.symbol.as_deref().unwrap_or_default();
         let id = format!("{}#{symbol}", found.path);
         let index: &Index = cx.app().index();
