@@ -376,6 +376,10 @@ fn render_tests(tests: &TestRunDiff, tokens: usize) -> Condensed {
     let mut first = first;
     if !tests.new.is_empty() {
         first.push_str(&format!("new: {}", thousands(tests.new.len() as u64)));
+        let failing = tests.new.len() - tests.new_and_not_failing().len();
+        if failing > 0 {
+            first.push_str(&format!(", {} failing now", thousands(failing as u64)));
+        }
         if let Some(found) = &tests.new_at_base {
             first.push_str(&format!("; without the change: {}", found.text()));
         }

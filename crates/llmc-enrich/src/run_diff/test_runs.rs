@@ -198,6 +198,15 @@ impl TestRunDiff {
         self.flaky.extend(flaky);
     }
 
+    /// The new tests that do not fail now.
+    pub fn new_and_not_failing(&self) -> Vec<String> {
+        let failing: HashSet<&str> = (self.failing_unrun_at_base.iter())
+            .map(|failure| failure.id.as_str())
+            .collect();
+        let passing = self.new.iter().filter(|id| !failing.contains(id.as_str()));
+        passing.cloned().collect()
+    }
+
     /// Whether a side ran no tests.
     pub(super) fn is_unrun(&self, now: bool) -> bool {
         match self.unrun {

@@ -371,11 +371,18 @@ fn inspect_name(cx: &Cx, name: &str, stop: &CancelToken) -> Option<Inspection> {
             .iter()
             .any(|part| Path::new(part).file_stem() == Some(OsStr::new(module)))
     };
-    if is_in_module(&found.path) {
+    // Go writes the type of a method into its first line.
+    let is_method = |found: &Inspection| {
+        let first = found.text.lines().next().unwrap_or_default();
+        first.contains(&format!("{module})"))
+    };
+    if is_in_module(&found.path) || is_method(&found) {
         return Some(found);
     }
-    let other = found.ambiguous.iter().find(|other| is_in_module(other))?;
-    inspect(cx, other, stop).ok()
+    let near = found.ambiguous.iter().filter(|other| is_in_module(other));
+    let others = near.chain(&found.ambiguous).take(MAX_NAMES);
+    let mut others = others.filter_map(|other| inspect(cx, other, stop).ok());
+    others.find(|other| is_in_module(&other.path) || is_method(other))
 }
 
 fn inspect(cx: &Cx, name: &str, stop: &CancelToken) -> llmc_index::Result<Inspection> {
