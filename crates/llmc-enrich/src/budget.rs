@@ -182,6 +182,39 @@ pub(crate) fn names(names: &[&str], tokens: usize) -> String {
     out
 }
 
+/// A shorter beginning of names is repeated with each.
+const MIN_SHARED_TITLE_BYTES: usize = 12;
+
+/// What several names of tests begin with: a file, a module or a package, the test that they are parts of, or titles of groups.
+pub(crate) fn common_head<'a>(names: &[&'a str]) -> &'a str {
+    let [first, others @ ..] = names else {
+        return "";
+    };
+    let is_shared = |end: usize| {
+        let head = &first[..end];
+        let has_it = |name: &&str| name.len() > end && name.starts_with(head);
+        first.len() > end && others.iter().all(has_it)
+    };
+    let longest = |mark: char, from: usize| {
+        let ends = first[from..].match_indices(mark);
+        let mut ends = ends.map(|(at, _)| from + at + 1).rev();
+        ends.find(|end| is_shared(*end))
+    };
+    let module = first.rfind("::").map(|at| at + 2);
+    // Go's names begin with a package, and parts of a test have its name before theirs.
+    let package = first
+        .find(' ')
+        .filter(|at| first[..*at].contains(['/', '.']));
+    let end = match (module, package) {
+        _ if others.is_empty() => None,
+        (Some(end), _) => Some(end).filter(|end| is_shared(*end)),
+        (None, Some(at)) => longest('/', at + 1).or(Some(at + 1).filter(|end| is_shared(*end))),
+        // Titles, as runners of JavaScript put them before the name.
+        (None, None) => longest(' ', 0).filter(|end| *end >= MIN_SHARED_TITLE_BYTES),
+    };
+    &first[..end.unwrap_or(0)]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

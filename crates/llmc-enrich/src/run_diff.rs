@@ -11,7 +11,9 @@ mod test_runs;
 mod tests;
 mod times;
 
-use crate::budget::{LineBlock, clip, cost, names, plural, share, thousands, within, write_block};
+use crate::budget::{
+    LineBlock, clip, common_head, cost, names, plural, share, thousands, within, write_block,
+};
 use crate::output::{condenser_name, is_test_run, test_run};
 use crate::terminal::settled;
 use crate::testrun::{self, FailureGroup, Framework, TestFailure, TestRun};
@@ -322,42 +324,6 @@ impl Sections {
             shown: self.shown,
             ..Condensed::default()
         }
-    }
-}
-
-/// A shorter beginning of names is repeated with each.
-const MIN_SHARED_TITLE_BYTES: usize = 12;
-
-/// What several names of tests begin with, up to the name of the test: a file, a module or a package.
-fn common_head<'a>(names: &[&'a str]) -> &'a str {
-    let head_of = |name: &'a str| {
-        let module = name.rfind("::").map(|at| at + 2);
-        // Go's names begin with a package.
-        let package = name.find(' ').filter(|at| name[..*at].contains(['/', '.']));
-        &name[..module.or(package.map(|at| at + 1)).unwrap_or(0)]
-    };
-    let [first, others @ ..] = names else {
-        return "";
-    };
-    let is_shared = |head: &str| {
-        let has_it = |name: &&str| name.len() > head.len() && name.starts_with(head);
-        others.iter().all(has_it)
-    };
-    match head_of(first) {
-        _ if others.is_empty() => "",
-        "" => {
-            // Titles of groups, as runners of JavaScript put them before the name.
-            let ends = first.match_indices(' ').map(|(at, _)| at + 1).rev();
-            let mut heads = ends.map(|end| &first[..end]);
-            let head = heads.find(|head| is_shared(head)).unwrap_or_default();
-            if head.len() >= MIN_SHARED_TITLE_BYTES {
-                head
-            } else {
-                ""
-            }
-        }
-        head if is_shared(head) => head,
-        _ => "",
     }
 }
 

@@ -157,6 +157,7 @@ fn names_share_what_they_begin_with() {
         ),
         (&["tests/a.py::test_x", "tests/b.py::test_y"], ""),
         (&["x/y TestA/one", "x/y TestB"], "x/y "),
+        (&["x/y TestA/one/a", "x/y TestA/two"], "x/y TestA/"),
         (
             &[
                 "only lone negative has a default",

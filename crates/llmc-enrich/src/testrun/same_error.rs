@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 use super::{FailureKind, TestFailure};
-use crate::budget::{LineBlock, names, thousands};
+use crate::budget::{LineBlock, common_head, names, thousands};
 
 /// Tokens for the names of the other failures, at least and at most.
 const NAMES_TOKENS: std::ops::RangeInclusive<usize> = 16..=240;
@@ -60,7 +60,10 @@ impl<'a> FailureGroup<'a> {
         };
         if !self.others.is_empty() {
             let tokens = name_tokens.clamp(*NAMES_TOKENS.start(), *NAMES_TOKENS.end());
-            let ids: Vec<&str> = self.ids().skip(1).collect();
+            // The first shows what all of them begin with.
+            let ids: Vec<&str> = self.ids().collect();
+            let head = common_head(&ids).len();
+            let ids: Vec<&str> = ids[1..].iter().map(|id| &id[head..]).collect();
             let count = thousands(ids.len() as u64);
             let list = names(&ids, tokens);
             // Writing to a string cannot fail.

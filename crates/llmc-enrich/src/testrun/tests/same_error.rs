@@ -8,8 +8,7 @@ fn an_error_of_several_tests_is_shown_once_and_the_others_are_named() {
     let body = body(text);
     let expected = "\
 FAIL tests/test_conn.py::test_open[a b] (lib.py:9)
-    same error: tests/test_conn.py::test_open[x - y], tests/test_conn.py::test_open[[], \
-tests/test_conn.py::test_open[p::q], tests/test_conn.py::test_open[tests/other.py]
+    same error: test_open[x - y], test_open[[], test_open[p::q], test_open[tests/other.py]
     raise ConnectionError(f\"cannot reach {self!r}\") from error
     OSError: no route
 ";
