@@ -21,6 +21,8 @@ use imports::{Imports, SourceLanguage};
 const MAX_FILES: usize = 50_000;
 /// A longer file's imports are not read.
 const MAX_SOURCE_BYTES: usize = 2 << 20;
+/// Files that reach a change and are looked for by name in tests; of more, only the changed ones are.
+const MAX_NAMED_FILES: usize = 300;
 /// Changes of these say nothing about the behaviour of code.
 const PROSE: &[&str] = &["md", "rst", "txt", "adoc", "png", "svg", "jpg"];
 
@@ -64,18 +66,28 @@ pub(crate) fn affected_tests(
         let Ok(path) = std::str::from_utf8(name) else {
             continue;
         };
-        let Some(language) = SourceLanguage::of(path) else {
+        let known = SourceLanguage::of(path);
+        let has_ending = path
+            .rsplit('/')
+            .next()
+            .is_some_and(|name| name.contains('.'));
+        if known.is_none() && has_ending {
             continue;
-        };
+        }
         let Ok(file) = roots.open_file(&below(roots, &dir.path, name)) else {
             continue;
         };
         let Ok(bytes) = file.read_all(MAX_SOURCE_BYTES, cancel) else {
+            if known.is_none() {
+                continue;
+            }
             let why = format!("{path} is too long to read its imports");
             return Ok(AffectedTests::All(why));
         };
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        sources.insert(path.to_owned(), (language, text));
+        if let Some(language) = known.or_else(|| SourceLanguage::of_program(&text)) {
+            sources.insert(path.to_owned(), (language, text));
+        }
     }
     let all: BTreeSet<String> = names
         .iter()
@@ -127,10 +139,19 @@ fn reaching(
         .filter(|path| path.rsplit('/').next() == Some("conftest.py"))
         .map(|path| (path.rsplit_once('/').map_or("", |(dir, _)| dir), *path))
         .collect();
+    // A test may run a program by its name, which reaches the change.
+    let is_program = |path: &&&str| {
+        let source = sources.get(**path);
+        source.is_some_and(|(language, text)| !language.is_test(path, text))
+    };
+    let programs: Vec<&str> = match reached.len() <= MAX_NAMED_FILES {
+        true => reached.keys().filter(is_program).copied().collect(),
+        false => changed.iter().map(|path| path.as_str()).collect(),
+    };
     let mut files = Vec::new();
     let mut tests = 0;
     for (path, (language, text)) in sources {
-        if !language.is_test(path) {
+        if !language.is_test(path, text) {
             continue;
         }
         tests += 1;
@@ -140,10 +161,10 @@ fn reaching(
             Some(Some(_)) => Some(chain(&reached, path)),
             None => match fixture {
                 Some((_, conftest)) => Some(format!("has fixtures of {conftest}")),
-                None => changed
+                None => programs
                     .iter()
-                    .find(|changed| imports.is_named_in(changed, text))
-                    .map(|changed| format!("names {changed}")),
+                    .find(|program| imports.is_named_in(program, text))
+                    .map(|program| format!("names {program}")),
             },
         };
         files.extend(reason.map(|reason| AffectedFile {
@@ -338,6 +359,44 @@ mod tests {
                 "test/b.spec.js imports src/lib/index.ts, which leads to src/a.ts"
             ]
         );
+    }
+
+    #[test]
+    fn tests_are_known_by_their_folder_and_programs_by_their_name() {
+        let files = [
+            ("src/mixed.ts", "export const x = 1\n"),
+            (
+                "test/mixed.ts",
+                "import { x } from '../src/mixed'\ndescribe('x', () => {})\n",
+            ),
+            ("test/helpers.ts", "export const help = 1\n"),
+            (
+                "test/other.ts",
+                "import { help } from './helpers'\nit('y', () => {})\n",
+            ),
+            ("test/fixtures/tool.js", "require('../../src/mixed.js')\n"),
+            (
+                "test/run.ts",
+                "const p = join(dir, 'tool.js')\nit('runs', () => {})\n",
+            ),
+        ];
+        assert_eq!(
+            names(found(&files, &["src/mixed.ts"])),
+            [
+                "test/mixed.ts imports src/mixed.ts",
+                "test/run.ts names test/fixtures/tool.js",
+            ]
+        );
+        let language = |text: &str| SourceLanguage::of_program(text);
+        assert_eq!(
+            language("#!/usr/bin/env node\n"),
+            Some(SourceLanguage::Script)
+        );
+        assert_eq!(
+            language("#!/usr/bin/python3\n"),
+            Some(SourceLanguage::Python)
+        );
+        assert_eq!(language("#!/bin/sh\nnode x\n"), None);
     }
 
     #[test]

@@ -28,8 +28,19 @@ impl SourceLanguage {
         }
     }
 
+    /// The language of a program without an ending, by the interpreter that its first line names.
+    pub(super) fn of_program(text: &str) -> Option<SourceLanguage> {
+        let line = text.lines().next()?.strip_prefix("#!")?;
+        let has = |name: &str| line.contains(name);
+        match (has("node") || has("deno") || has("bun"), has("python")) {
+            (true, _) => Some(SourceLanguage::Script),
+            (_, true) => Some(SourceLanguage::Python),
+            _ => None,
+        }
+    }
+
     /// Whether a runner takes this file for one of tests.
-    pub(super) fn is_test(self, path: &str) -> bool {
+    pub(super) fn is_test(self, path: &str, text: &str) -> bool {
         let name = path.rsplit('/').next().unwrap_or(path);
         match self {
             SourceLanguage::Python => {
@@ -43,10 +54,23 @@ impl SourceLanguage {
                 name.contains(".test.")
                     || name.contains(".spec.")
                     || path.contains("__tests__/")
-                    || (is_test_path(path.as_bytes()) && name.contains("test"))
+                    || (is_test_path(path.as_bytes())
+                        && (name.contains("test") || has_script_test(text)))
             }
         }
     }
+}
+
+/// Whether a source calls what runners of JavaScript offer to tests.
+fn has_script_test(text: &str) -> bool {
+    text.lines().any(|line| {
+        let line = line.trim_start();
+        let calls = ["it", "test", "describe"];
+        calls.iter().any(|call| {
+            line.strip_prefix(call)
+                .is_some_and(|rest| rest.starts_with(['(', '.']))
+        })
+    })
 }
 
 /// The imports of a set of sources.
@@ -98,8 +122,9 @@ impl<'a> Imports<'a> {
             return Vec::new();
         };
         let sources = self.sources.iter();
-        let found = sources
-            .filter(|(path, (language, text))| !language.is_test(path) && computed.is_match(text));
+        let found = sources.filter(|(path, (language, text))| {
+            !language.is_test(path, text) && computed.is_match(text)
+        });
         found.map(|(path, _)| path.as_str()).collect()
     }
 
