@@ -289,6 +289,11 @@ $ rm -rf .git
 $ git init -q
 $ git add -A && git commit -m fresh
 
+== a stale lock of the index, removed by a command
+< start; touch .git/index.lock
+x git commit -q --allow-empty -m 1 -a
+$ rm -f .git/index.lock && printf 'two\n' >a && git commit -qam 2
+
 == clean -ffdx removes a nested repository
 < start; printf 'junk/\n' >.git/info/exclude; start junk/inner; start other
 $ git clean -ffdxq && ls -A && git commit --allow-empty -m after

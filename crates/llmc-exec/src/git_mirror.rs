@@ -360,8 +360,10 @@ impl Drop for Mirrors {
 /// make a repository there. Whether it was one; without a repository it is emptied again at the end of the run.
 fn make_emptied(git_dir: &Path) -> io::Result<bool> {
     let top = open_dir(git_dir, OFlags::RDONLY)?;
-    let has = |name: &str| side::entry_at(&top, name.as_ref()).is_some();
-    if has("HEAD") || has("objects") || !has(GIT_STATE_DIR) {
+    let names = rfs::Dir::read_from(&top)?.flatten();
+    let mut names = names.filter(|entry| !matches!(entry.file_name().to_bytes(), b"." | b".."));
+    let is_state = |entry: rfs::DirEntry| entry.file_name().to_bytes() == GIT_STATE_DIR.as_bytes();
+    if !names.next().is_some_and(is_state) || names.next().is_some() {
         return Ok(false);
     }
     for name in ["objects", "refs", "logs"] {

@@ -76,6 +76,16 @@ impl Mirror {
         Some(emptied.and_then(|()| remove(&self.copy, path, Entry::Directory)))
     }
 
+    /// Whether a command removed the repository and has made no other there.
+    pub(super) fn is_emptied(&self) -> bool {
+        lock(&self.state).is_emptied && self.copy.entry(Path::new("HEAD")).is_none()
+    }
+
+    pub(super) fn is_top(&self, dir: DirId) -> bool {
+        let top = self.copy.dir(Path::new(""));
+        top.is_ok_and(|top| id_of(&top) == Some(dir))
+    }
+
     /// Whether the server's own state lies in the git directory.
     fn keeps_state(&self) -> bool {
         let state = self.host.entry(Path::new(GIT_STATE_DIR));

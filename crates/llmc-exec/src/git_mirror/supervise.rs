@@ -78,17 +78,40 @@ impl Request<'_> {
         let here = libc::AT_FDCWD as u64;
         match self.call.number {
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_rename => self.rename(mirrors, (here, a), (here, b)),
+            libc::SYS_rename => self
+                .fills_emptied(mirrors, (here, a), (here, b))
+                .or_else(|| self.rename(mirrors, (here, a), (here, b))),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_rmdir => self.remove_dir(mirrors, here, a),
-            libc::SYS_renameat => self.rename(mirrors, (a, b), (c, d)),
-            libc::SYS_renameat2 if flags == 0 => self.rename(mirrors, (a, b), (c, d)),
+            libc::SYS_renameat => self
+                .fills_emptied(mirrors, (a, b), (c, d))
+                .or_else(|| self.rename(mirrors, (a, b), (c, d))),
+            libc::SYS_renameat2 => match self.fills_emptied(mirrors, (a, b), (c, d)) {
+                Some(answer) => Some(answer),
+                None if flags == 0 => self.rename(mirrors, (a, b), (c, d)),
+                None => None,
+            },
             libc::SYS_unlinkat => self.remove_dir(mirrors, a, b),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_symlink => Some(answer_of(self.make_link(mirrors, a, (here, b)))),
             libc::SYS_symlinkat => Some(answer_of(self.make_link(mirrors, a, (b, c)))),
             _ => None,
         }
+    }
+
+    /// Refuses what is moved into a git directory that was removed and is still shown, empty, for the state in it: a program that
+    /// moves another repository to its place finds a directory there, and would put it inside.
+    fn fills_emptied(&self, mirrors: &Mirrors, from: (u64, u64), to: (u64, u64)) -> Option<Answer> {
+        let known: Vec<_> = lock(&mirrors.known).values().cloned().collect();
+        if !known.iter().any(|mirror| mirror.is_emptied()) {
+            return None;
+        }
+        let (from_path, to_path) = (self.path(from.1)?, self.path(to.1)?);
+        let from_dir = id_of(&self.parent(from.0, &from_path)?)?;
+        let to_dir = id_of(&self.parent(to.0, &to_path)?)?;
+        let is_filled = |mirror: &Arc<super::Mirror>| mirror.is_emptied() && mirror.is_top(to_dir);
+        let is_refused = from_dir != to_dir && known.iter().any(is_filled);
+        (is_refused && self.listener.is_waiting(self.call)).then(|| answer_of(Err(Errno::BUSY)))
     }
 
     fn rename(&self, mirrors: &Mirrors, from: (u64, u64), to: (u64, u64)) -> Option<Answer> {

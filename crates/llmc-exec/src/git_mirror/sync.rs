@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use super::events::Events;
 use super::side::{Entry, OBJECTS_INFO, parts};
 use super::supervise::{DirId, id_of};
-use super::transfer::{HOST_LOCK_TIMEOUT, Problem, Source, make_dir, place};
+use super::transfer::{HOST_LOCK_TIMEOUT, Problem, Source, make_dir, place, remove};
 use super::{Mirror, SYNCED_FILE, write_own_file};
 use crate::git_new::{judged, max_judged_bytes};
 use crate::git_vet::{Rejection, Verdict, is_judged};
@@ -39,7 +39,7 @@ pub(super) struct State {
     pub(super) index: Option<File>,
     pub(super) packed_refs: Option<File>,
     /// Locks that stand in the copy for those of the user's git.
-    pub(super) shown_locks: BTreeSet<&'static str>,
+    pub(super) shown_locks: BTreeMap<&'static str, Entry>,
     pub(super) watched: BTreeSet<PathBuf>,
     /// Judged files that commands made and the user has not changed since. A file is seen while it is being written, so its
     /// later versions are judged as new ones.
@@ -275,6 +275,7 @@ impl Sync<'_> {
     }
 
     fn replace(&mut self, from: &Path, to: &Path) -> Option<Result<(), Errno>> {
+        self.remove_stale_locks();
         let (copy, host) = (&self.mirror.copy, &self.mirror.host);
         let new = copy
             .entry(from)
@@ -356,21 +357,38 @@ impl Sync<'_> {
 
     /// Shows commands the locks that the user's git holds.
     fn show_locks(&mut self) {
+        self.remove_stale_locks();
         for name in HOST_LOCKS {
             let path = Path::new(name);
             let is_held = self.mirror.host.entry(path).is_some();
             let Ok((dir, file)) = self.mirror.copy.parent(path) else {
                 continue;
             };
-            if is_held && !self.state.shown_locks.contains(name) {
+            if is_held && !self.state.shown_locks.contains_key(name) {
                 let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-                if rfs::openat(&dir, file, flags, Mode::from_raw_mode(0o444)).is_ok() {
-                    self.state.shown_locks.insert(name);
+                if rfs::openat(&dir, file, flags, Mode::from_raw_mode(0o444)).is_ok()
+                    && let Some(shown) = self.mirror.copy.entry(path)
+                {
+                    self.state.shown_locks.insert(name, shown);
                 }
-            } else if !is_held && self.state.shown_locks.remove(name) {
+            } else if !is_held && self.state.shown_locks.remove(name).is_some() {
                 let _ = rfs::unlinkat(&dir, file, AtFlags::empty());
             }
         }
+    }
+
+    /// Removes locks on the user's side whose stand-ins a command has removed: it takes them for stale ones, as it could in the
+    /// user's shell.
+    fn remove_stale_locks(&mut self) {
+        let Mirror { copy, host, .. } = self.mirror;
+        self.state.shown_locks.retain(|name, shown| {
+            let path = Path::new(name);
+            let is_there = copy.entry(path) == Some(*shown);
+            if !is_there {
+                let _ = remove(host, path, Entry::Other);
+            }
+            is_there
+        });
     }
 }
 

@@ -189,7 +189,8 @@ impl Form {
         match self {
             Form::Free | Form::Todo | Form::Options => false,
             Form::Flag => is_token(text, b"-"),
-            Form::Digits => is_digits(text),
+            // Seen while it is being written.
+            Form::Digits => text.is_empty() || is_digits(text),
             Form::Object => text.is_empty() || is_object(text),
             Form::Objects => {
                 lines_of(text).all(|line| line.split(|b| *b == b' ').all(is_object))
