@@ -313,6 +313,9 @@ pub(super) fn ends_after_wait(cx: &Cx) -> bool {
     cx.app().config().mcp.exec.on_timeout == OnTimeout::Kill || cx.caller().surface == Surface::Cli
 }
 
+/// How long what a command has started may take to end with it.
+const LEFT_GRACE: Duration = Duration::from_millis(150);
+
 /// Starts the command and waits for its end, or until it goes on in the background.
 fn capture(
     cx: &Cx,
@@ -365,10 +368,17 @@ fn capture(
             capture.notes.extend(end.notes);
         }
         Waited::Left(end) => {
+            // What is about to end, such as the maintenance that git begins after a commit, is not worth a word.
+            let end = process.wait_end(LEFT_GRACE).map_or(Err(end), Ok);
+            let is_left = end.is_err();
+            let end = end.unwrap_or_else(|end| end);
             capture.status = Some(end.status);
             capture.quarantined = end.quarantined;
             capture.notes.extend(end.notes);
             capture.spool = spool.take();
+            if !is_left {
+                return Ok(capture);
+            }
             let kept = keep_left(cx, &request.words, &request.cwd, process, &spool);
             capture.notes.push(kept);
             return Ok(capture);

@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::errno::errnos_of;
 use super::host::real_path;
 
 /// Candidates of one line that are looked at.
@@ -112,7 +113,9 @@ impl PathBase {
 /// What of a line of output may be a path, the likeliest first.
 pub(super) fn candidates(line: &str) -> Vec<&str> {
     let mut found: Vec<&str> = Vec::new();
-    let parts = line.rsplit(": ").map(str::trim);
+    // The text of an error is no name.
+    let is_name = |part: &&str| part.contains('/') || errnos_of(part).is_empty();
+    let parts = line.rsplit(": ").map(str::trim).filter(is_name);
     let words = line.split_ascii_whitespace().map(bare_word);
     let words = words.filter(|word| word.contains('/'));
     for candidate in quotations(line).into_iter().chain(parts).chain(words) {
