@@ -111,7 +111,7 @@ impl App {
         let is_sealed = matches!(self.known_python(true), Some(Ok(_)));
         let why = match (without_reading(self), self.scripts().reading.get()) {
             (Some(why), _) if is_sealed => why,
-            (None, Some(Err(_))) if is_sealed => "not all namespaces can be had here",
+            (None, Some(Err(_))) if is_sealed => "not all namespaces are available here",
             _ => return words,
         };
         words.push_str(&format!("; the server reads the workspace for it: {why}"));

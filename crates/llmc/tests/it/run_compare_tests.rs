@@ -66,7 +66,7 @@ fn new_tests_are_named_and_fail_without_the_change() {
         "\npytest: 1 failed, 1 passed at the base; 4 passed now\n",
         "\nnew: 2; without the change: 1 fails, 1 passes\n",
         "\nnewly passing (1): tests/test_calc.py::test_sub\n",
-        "\nnew, failing without the change (1):\ntests/test_more.py::test_sub_more",
+        "\nnew, failing without the change (1):\nFAIL tests/test_more.py::test_sub_more",
         "\nnew, passing without the change (1): tests/test_more.py::test_add_more\n",
     ] {
         assert!(text.contains(line), "{line:?} in {text}");
