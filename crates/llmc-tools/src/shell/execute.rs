@@ -369,7 +369,7 @@ fn capture(
         }
         Waited::Left(end) => {
             // What is about to end, such as the maintenance that git begins after a commit, is not worth a word.
-            let end = process.wait_end(LEFT_GRACE).map_or(Err(end), Ok);
+            let end = process.wait_end(LEFT_GRACE).ok_or(end);
             let is_left = end.is_err();
             let end = end.unwrap_or_else(|end| end);
             capture.status = Some(end.status);

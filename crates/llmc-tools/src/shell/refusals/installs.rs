@@ -1,6 +1,8 @@
-//! Programs and packages that a command has installed for the user, and that only commands see.
+//! Programs and packages that a command has installed for the user, and files that it has changed by name, which only commands
+//! see.
 //!
-//! They are found by what appears where tool chains put programs, not by the command's name: many programs install others.
+//! What is installed is found by what appears where tool chains put programs, not by the command's name: many programs install
+//! others. Other files of the user's are looked for where the command names them: `echo more >>~/.local/share/notes.txt`.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -56,6 +58,8 @@ const INSTALL_DIRS: [&str; 40] = [
 const NOT_INSTALLED: [&str; 2] = ["__pycache__", ".lock"];
 /// Names that one explanation lists.
 const MAX_NAMED: usize = 3;
+/// Files that are remembered as they were.
+const MAX_REMEMBERED: usize = 4096;
 /// Folders that one pattern may stand for.
 const MAX_DIRS: usize = 64;
 /// The clock of files may be this much behind the system's.
@@ -75,6 +79,8 @@ struct Seen {
     newest: i128,
     /// When each folder was changed last.
     dirs: BTreeMap<PathBuf, i128>,
+    /// When each file that a command named was changed last.
+    named: BTreeMap<PathBuf, i128>,
 }
 
 impl Default for InstallWatch {
@@ -119,6 +125,41 @@ impl InstallWatch {
                         let inside = dir.strip_prefix(upper).unwrap_or(&dir);
                         found.push(user_dir.join(inside).join(name));
                     }
+                }
+            }
+        }
+        found
+    }
+
+    /// Which of the places that a command names it has changed in the layers, or removed there. A cache is for commands to
+    /// change.
+    pub(super) fn look_at_named(
+        &self,
+        principal: &str,
+        layers: &[(PathBuf, PathBuf)],
+        named: &[PathBuf],
+    ) -> Vec<PathBuf> {
+        let mut all = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = all.entry(principal.to_owned()).or_default();
+        if seen.named.len() > MAX_REMEMBERED {
+            seen.named.clear();
+        }
+        let mut found = Vec::new();
+        let layers = layers.iter().filter(|(dir, _)| !dir.ends_with(".cache"));
+        for (user_dir, upper) in layers {
+            for place in named {
+                let inside = place.strip_prefix(user_dir);
+                let Some(inside) = inside.ok().filter(|inside| *inside != Path::new("")) else {
+                    continue;
+                };
+                let written = upper.join(inside);
+                let Ok(status) = written.symlink_metadata() else {
+                    continue;
+                };
+                let changed = changed_at(&status);
+                let is_new = seen.named.insert(written, changed) != Some(changed);
+                if is_new && changed > self.began && !status.is_dir() && !found.contains(place) {
+                    found.push(place.clone());
                 }
             }
         }
@@ -213,6 +254,21 @@ mod tests {
                 .to_string()),
             format!("{package}, /home/u/.cargo/bin/tool, {package} and 1 more")
         );
+    }
+
+    #[test]
+    fn what_a_command_changes_by_name_is_reported() {
+        let dir = tempfile::tempdir().unwrap();
+        let watch = InstallWatch::default();
+        let layers = [("/home/u/.local".into(), dir.path().to_owned())];
+        let named =
+            ["/home/u/.local/share/todo.txt", "/home/u/.local", "/etc/x"].map(PathBuf::from);
+        let look = || watch.look_at_named("local", &layers, &named);
+        assert_eq!(look(), Vec::<PathBuf>::new());
+        std::fs::create_dir(dir.path().join("share")).unwrap();
+        std::fs::write(dir.path().join("share/todo.txt"), "more").unwrap();
+        assert_eq!(look(), named[..1]);
+        assert_eq!(look(), Vec::<PathBuf>::new(), "only read this time");
     }
 
     #[test]

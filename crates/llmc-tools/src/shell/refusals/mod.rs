@@ -125,13 +125,40 @@ pub(crate) fn notes(
     let mut refusals = find(&ended, facts, &is_from_before);
     let caller = cx.caller();
     let layers = facts.layer_dirs(&caller.principal);
-    let installed = explained.installs.look(&caller.principal, &layers);
+    let mut installed = explained.installs.look(&caller.principal, &layers);
+    let home = facts.settings.home.as_deref();
+    let command = clipped(command, MAX_COMMAND_BYTES);
+    let base = PathBase::new(home, &cwd, command);
+    let named = named_outside(&base, home, command, workspace);
+    for changed in explained
+        .installs
+        .look_at_named(&caller.principal, &layers, &named)
+    {
+        if !installed.contains(&changed) {
+            installed.push(changed);
+        }
+    }
     if !installed.is_empty() {
-        let base = PathBase::new(facts.settings.home.as_deref(), &cwd, "");
         let subject = installs::subject(&installed, |path| base.shown(path));
         refusals.push(Refusal::new(Cause::PrivateInstall, subject));
     }
     explained.notes(&caller.principal, &caller.session, &refusals)
+}
+
+/// The places that a command names outside the workspace.
+fn named_outside(
+    base: &PathBase,
+    home: Option<&Path>,
+    command: &str,
+    workspace: &Path,
+) -> Vec<PathBuf> {
+    let words = paths::command_words(command, home);
+    let paths = words.iter().filter(|word| word.contains('/'));
+    let places = paths.flat_map(|word| base.places(word));
+    let places = places.map(|place| host::real_path(&place));
+    places
+        .filter(|place| !place.starts_with(workspace))
+        .collect()
 }
 
 /// What of the outputs is searched. A command that succeeded may print anything, such as an old log; its errors are in
