@@ -106,6 +106,8 @@ const HARMLESS: &[Row] = &[
     ("branch", With, &["merge"], RefName),
     ("branch", With, &["rebase"], BoolOr(&["merges", "interactive", "i", "m"])),
     ("branch", With, &["description"], LongText),
+    // What GitHub's and an editor's programs note there.
+    ("branch", With, &["gh-merge-base", "vscode-merge-base", "github-pr-owner-number"], Text),
     ("branch", Without, &["autoSetupMerge"], BoolOr(&["always", "inherit", "simple"])),
     ("branch", Without, &["autoSetupRebase"], Words),
     ("branch", Without, &["sort"], Sort),
@@ -135,6 +137,7 @@ const HARMLESS: &[Row] = &[
     ("core", Without, &["filemode", "ignorecase", "bare", "symlinks", "precomposeUnicode", "longpaths", "trustctime"], Bool),
     ("core", Without, &["sparseCheckout", "sparseCheckoutCone", "preloadIndex", "commitGraph", "multiPackIndex"], Bool),
     ("core", Without, &["quotePath", "splitIndex"], Bool),
+    ("core", Without, &["whitespace"], Words),
     ("core", Without, &["logAllRefUpdates"], BoolOr(&["always"])),
     ("core", Without, &["untrackedCache"], BoolOr(&["keep"])),
     ("core", Without, &["sharedRepository"], BoolOr(&["umask", "group", "all", "world", "everybody"])),
@@ -170,6 +173,8 @@ const HARMLESS: &[Row] = &[
     ("fetch", Without, &["recurseSubmodules"], BoolOr(&["on-demand"])),
     ("fetch", Without, &["unpackLimit", "parallel"], Number),
     ("fetch", Without, &["output", "negotiationAlgorithm"], Words),
+    ("transfer", Without, &["fsckObjects"], Bool),
+    ("protocol", Without, &["version"], Number),
     ("rerere", Without, &["enabled", "autoUpdate"], Bool),
     ("status", Without, &["relativePaths", "short", "branch", "aheadBehind", "displayCommentPrefix", "showStash"], Bool),
     ("status", Without, &["renameLimit"], Number),
@@ -183,6 +188,18 @@ const HARMLESS: &[Row] = &[
     // Signatures are checked by a program.
     ("log", Without, &["showSignature"], False),
     ("color", Either, ANY_KEY, Color),
+    ("column", Either, ANY_KEY, Words),
+    // A pager is a program; none is not.
+    ("pager", Either, ANY_KEY, False),
+    ("blame", Without, &["showRoot", "showEmail", "blankBoundary", "markUnblamableLines", "markIgnoredLines"], Bool),
+    ("blame", Without, &["coloring", "date"], Words),
+    ("i18n", Without, &["commitEncoding", "logOutputEncoding"], Words),
+    ("gui", Without, &["encoding"], Words),
+    ("versionsort", Without, &["suffix"], Text),
+    ("difftool", Without, &["prompt", "trustExitCode"], Bool),
+    ("mergetool", Without, &["prompt", "keepBackup", "keepTemporaries", "writeToTemp", "hideResolved"], Bool),
+    ("credential", Either, &["useHttpPath"], Bool),
+    ("credential", With, &["username"], Text),
     ("advice", Without, ANY_KEY, Bool),
     ("index", Without, &["recordEndOfIndexEntries", "recordOffsetTable", "sparse", "skipHash"], Bool),
     ("index", Without, &["threads"], Bool),
@@ -231,6 +248,9 @@ const HARMLESS: &[Row] = &[
     ("receive", Without, &["denyNonFastForwards", "denyDeletes", "advertiseAtomic", "autogc", "fsckObjects"], Bool),
     ("uploadpack", Without, &["allowFilter", "allowAnySHA1InWant", "allowReachableSHA1InWant", "allowTipSHA1InWant"], Bool),
     ("lfs", Without, &["repositoryFormatVersion"], Number),
+    ("lfs", With, &["locksverify"], Bool),
+    ("gitflow", With, &["master", "develop", "feature", "bugfix", "release", "hotfix", "support", "versiontag"], Text),
+    ("oh-my-zsh", Without, &["hide-status", "hide-dirty", "hide-info"], Bool),
 ];
 
 /// Sections and settings that make git run programs, to say so. `*` stands for every key.
@@ -552,6 +572,21 @@ mod tests {
             "receive.denyCurrentBranch=updateInstead",
             "uploadpack.allowFilter=true",
             "lfs.repositoryformatversion=0",
+            "lfs.https://e.org/r.git/info/lfs.locksverify=true",
+            "branch.x.gh-merge-base=main",
+            "branch.x.vscode-merge-base=origin/main",
+            "branch.x.github-pr-owner-number=owner#repo#12",
+            "transfer.fsckObjects=true",
+            "protocol.version=2",
+            "column.ui=auto column",
+            "pager.log=false",
+            "blame.coloring=repeatedLines",
+            "i18n.commitEncoding=latin1",
+            "versionsort.suffix=-rc",
+            "mergetool.keepBackup=false",
+            "gitflow.branch.develop=develop",
+            "gitflow.prefix.feature=feature/",
+            "core.whitespace=trailing-space,-indent-with-non-tab",
         ] {
             let text = text_of(setting);
             assert_eq!(vet("config", &text, None), Verdict::Harmless, "{setting}");
@@ -579,7 +614,9 @@ mod tests {
             ("core.pager=less", "runs programs"),
             ("core.worktree=/w/x", "moves a directory"),
             ("core.attributesFile=/w/x", "reads another file"),
+            // The judgement of a list of steps knows one.
             ("core.commentChar=x", other),
+            ("pager.log=less", "runs programs"),
             ("core.protectHFS=false", other),
             ("credential.helper=!evil", "runs programs"),
             ("gpg.program=evil", "runs programs"),

@@ -15,6 +15,8 @@ use super::{MAX_COMMAND_BYTES, Search, clipped};
 
 /// Places of the machine in whose stead commands have their own.
 const SHARED_DIRS: [&str; 3] = ["/tmp", "/dev/shm", "/run"];
+/// Git's small files have one line.
+const MAX_POINTER_BYTES: u64 = 4096;
 /// Commands that print their words and open nothing.
 const PRINTING: [&str; 3] = ["echo ", "printf ", "git commit"];
 /// Words of a command that sets the mode of files, how a mode in letters asks for a set-id bit, and how such bits are shown.
@@ -33,6 +35,9 @@ impl Search<'_> {
         if let Some(found) = in_line(&line) {
             return Some(found);
         }
+        if let Some(found) = self.other_tree(line) {
+            return Some(found);
+        }
         // A line that names a place which commands may write tells of another fault.
         if self.names_writable(line) || self.prints(Errno::ReadOnly) {
             return None;
@@ -41,6 +46,27 @@ impl Search<'_> {
         before.or_else(|| {
             let mut words = self.words.iter();
             words.find_map(|word| self.read_only_name(word))
+        })
+    }
+
+    /// A private directory of another working tree, in the repository that they share.
+    fn other_tree(&self, line: &str) -> Option<Refusal> {
+        let places = candidates(line)
+            .into_iter()
+            .flat_map(|name| self.base.places(name));
+        let mut private = places.filter_map(|place| {
+            let mut dirs = place.ancestors();
+            let is_private =
+                |dir: &&Path| dir.parent().is_some_and(|dir| dir.ends_with("worktrees"));
+            dirs.find(is_private).map(Path::to_owned)
+        });
+        private.find_map(|private| {
+            let tree = tree_of(&private)?;
+            let allow = format!("--write {}", self.base.shell_word(&tree));
+            let (private, tree) = (self.base.shown(&private), self.base.shown(&tree));
+            let subject = format!("{private} (of the working tree {tree})");
+            let refusal = Refusal::new(Cause::ReadOnlyPlace, subject);
+            Some(refusal.allowed_by(allow))
         })
     }
 
@@ -392,4 +418,18 @@ pub(super) fn named_hidden(search: &Search<'_>) -> Vec<Refusal> {
         }
     }
     found
+}
+
+/// The working tree whose private directory this is, as git has written it there.
+fn tree_of(private: &Path) -> Option<PathBuf> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a small file of git's, from which only a path is shown"
+    )]
+    let file = std::fs::File::open(private.join("gitdir")).ok()?;
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut std::io::Read::take(file, MAX_POINTER_BYTES), &mut text)
+        .ok()?;
+    let tree = Path::new(text.trim_end()).parent()?;
+    tree.is_absolute().then(|| tree.to_owned())
 }
