@@ -258,11 +258,19 @@ fn killed_session() {
     if !has_sessions(&runner) {
         return;
     }
-    // Everything that a command may signal, the helpers of its own run included.
-    let process = start(&world, &runner, "s", "kill -9 -1; sleep 1000");
+    // Everything that a command may signal, the helpers of its own run included; not before the server knows the process.
+    let signalling = |signal: &str| {
+        let go = world.workspace.join(format!("go{signal}"));
+        let line =
+            format!("until [ -e go{signal} ]; do sleep 0.01; done; kill {signal} -1; sleep 1000");
+        let process = start(&world, &runner, "s", &line);
+        std::fs::write(go, "").unwrap();
+        process
+    };
+    let process = signalling("-9");
     assert!(process.wait_end(LIMIT).is_some());
     assert_eq!(sh(&world, &runner, "s", "echo again").1, "again\n");
-    let process = start(&world, &runner, "s", "kill -STOP -1; sleep 1000");
+    let process = signalling("-STOP");
     let stopped = Instant::now();
     drop(process);
     assert!(stopped.elapsed() < 3 * LIMIT, "{:?}", stopped.elapsed());
