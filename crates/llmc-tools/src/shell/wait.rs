@@ -68,8 +68,9 @@ pub(super) enum Waited {
     OutputLimit,
 }
 
-/// Waits for the end of a process's program, or of what that has left running, or, after input was sent to it, for its answer: output beyond the `unanswered` bytes that
-/// it had printed before. A cancelled call ends the wait with an error.
+/// Waits for the end of a process's program, then, once a caller knows of that, for the end of what it has left running; or,
+/// after input was sent to it, for its answer: output beyond the `unanswered` bytes that it had printed before. A cancelled
+/// call ends the wait with an error.
 pub(super) fn wait_for_end(
     process: &Process,
     output_bytes: impl Fn() -> u64,
